@@ -37,7 +37,8 @@ struct Known {
 /// Our kinds. Made once: it takes milliseconds, and there may be thousands of objects to check.
 fn kinds() -> &'static [Known] {
     static KINDS: OnceLock<Vec<Known>> = OnceLock::new();
-    KINDS.get_or_init(|| coppice_api::crds().into_iter().filter_map(known).collect())
+    let crds = || coppice_api::crds().into_iter().chain(coppice_clusters_api::crds());
+    KINDS.get_or_init(|| crds().filter_map(known).collect())
 }
 
 fn known(crd: CustomResourceDefinition) -> Option<Known> {
@@ -386,6 +387,36 @@ mod tests {
         ] {
             let found = policy(when, then);
             assert!(found.len() == 1 && found[0].contains(expected), "{when} {then}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn accesses_to_other_clusters_are_checked() {
+        let problems = |spec: &str| -> Vec<String> {
+            let spec: Value = serde_yaml::from_str(spec).unwrap();
+            let object = serde_json::json!({
+                "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess", "metadata": {"name": "ci", "namespace": "team"}, "spec": spec
+            });
+            check(&object).iter().map(ToString::to_string).collect()
+        };
+        let spec = |ttl: &str, secret: &str, rights: &str| {
+            format!(
+                "{{cluster: {{kubeconfigSecret: {{name: target}}}}, output: {{secret: {secret}}}, ttl: {ttl}, rights: {rights}}}"
+            )
+        };
+        let view = "{bind: {clusterRole: view, namespaces: [shop]}}";
+        assert_eq!(problems(&spec("1h", "out", view)), Vec::<String>::new());
+        for (spec, says) in [
+            (spec("5m", "out", view), "spec.ttl: write 10m to 30d"),
+            (spec("1h", "target", view), "output.secret: write the name of another Secret"),
+            (spec("1h", "out", "{}"), "spec.rights: write exactly one of: role"),
+            (
+                spec("1h", "out", "{bind: {namespaces: [shop]}}"),
+                "spec.rights.bind: write exactly one of: role",
+            ),
+        ] {
+            let found = problems(&spec);
+            assert!(found.len() == 1 && found[0].contains(says), "{spec}: {found:#?}");
         }
     }
 

@@ -146,6 +146,8 @@ fn the_definitions_are_printed_as_yaml() {
         "namespacetrees",
         "quotatransfers",
         "subnamespaces",
+        // Of a component of its own.
+        "clusteraccesses",
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }

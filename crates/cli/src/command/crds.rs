@@ -12,7 +12,7 @@ use crate::{Exit, Io};
 pub(crate) struct CrdsArgs {}
 
 pub(crate) fn run(_: &CrdsArgs, io: &mut Io<'_>) -> Result<Exit> {
-    for crd in coppice_api::crds() {
+    for crd in coppice_api::crds().into_iter().chain(coppice_clusters_api::crds()) {
         write!(io.out, "---\n{}", crate::yaml::to_string(&crd)?)?;
     }
     Ok(Exit::Ok)
