@@ -51,7 +51,7 @@ fn a_chain_holds_what_is_taken_and_what_is_refused() {
 fn whatever_was_written_on_the_way_the_end_is_that_of_the_right_input() {
     let right = chain(None);
     assert_eq!(right.violations, [] as [String; 0]);
-    let seeds = 0..400u64;
+    let seeds = 0..120u64;
     let halves = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2)
             .map(|half| {
