@@ -20,7 +20,8 @@ use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
 const OLDEST_NAMESPACE: &str = "kube-system";
-/// So many objects of a kind are listed for one access: the rights have far fewer.
+/// So many objects of a kind are listed for one access. One access has far fewer: where there are more, others have its label, and nothing
+/// is said to be removed.
 const LIST_LIMIT: usize = 500;
 /// A token is no longer.
 const MAX_TOKEN: usize = 64 << 10;
@@ -80,7 +81,15 @@ struct FoundMeta {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct List {
+    metadata: ListMeta,
     items: Vec<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMeta {
+    #[serde(rename = "continue")]
+    more: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -131,7 +140,9 @@ impl Target {
 
     /// Removes everything that gives this access rights.
     pub(crate) async fn remove_rights(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove(permit, owner, &[]).await
+        self.remove(permit, owner, &[]).await?;
+        // By its name, whatever labels it has by now: without it no token of it is valid.
+        self.delete(permit, TargetKind::ServiceAccount, (TARGET_NAMESPACE, &account(owner.uid)), None).await
     }
 
     /// Deletes every Secret that a credential of this access is bound to.
@@ -139,15 +150,10 @@ impl Target {
         self.remove_kind(permit, TargetKind::Secret, owner, |_| true).await
     }
 
-    /// Deletes the Secret that a credential is bound to.
-    pub(crate) async fn revoke(
-        &self,
-        permit: &Permit,
-        owner: Owner<'_>,
-        credential: &str,
-    ) -> Result<(), Failure> {
-        let name = bound_secret(credential);
-        self.remove_kind(permit, TargetKind::Secret, owner, |found| found["metadata"]["name"] == *name).await
+    /// Deletes the Secret that a credential is bound to, by its name, which no other has: one that lost its label would not be found, and
+    /// its token would stay valid.
+    pub(crate) async fn revoke(&self, permit: &Permit, credential: &str) -> Result<(), Failure> {
+        self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &bound_secret(credential)), None).await
     }
 
     /// Makes the Secret that a credential will be bound to; its uid.
@@ -158,7 +164,7 @@ impl Target {
         credential: &str,
     ) -> Result<String, Failure> {
         let object = owner.bound_secret(credential);
-        self.revoke(permit, owner, credential).await?;
+        self.revoke(permit, credential).await?;
         let path = TargetKind::Secret.collection(TARGET_NAMESPACE);
         let created = self.write::<Found>(permit, Method::POST, &path, &object.body).await;
         let created =
@@ -282,11 +288,25 @@ impl Target {
         let of_account = matches!(kind, TargetKind::Secret | TargetKind::ServiceAccount);
         let namespace = if of_account { TARGET_NAMESPACE } else { "" };
         let selector = owner.selector().replace('/', "%2F").replace('=', "%3D");
-        let path = format!("{}?labelSelector={selector}&limit={LIST_LIMIT}", kind.collection(namespace));
+        let name = match kind {
+            TargetKind::Secret => String::new(),
+            // What gives rights has one name.
+            _ => format!("&fieldSelector=metadata.name%3D{}", account(owner.uid)),
+        };
+        let path =
+            format!("{}?labelSelector={selector}{name}&limit={LIST_LIMIT}", kind.collection(namespace));
         let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
+        if !found.metadata.more.is_empty() {
+            let message = format!(
+                "more than {LIST_LIMIT} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
+                described(kind),
+                owner.selector()
+            );
+            return Err(Failure::new(Reason::TargetRefused, message));
+        }
         for object in found.items.iter().filter(|object| owner.is_ours(kind, object) && is_to_go(object)) {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-            self.delete(permit, kind, (of("namespace"), of("name")), of("uid")).await?;
+            self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
         }
         Ok(())
     }
@@ -296,9 +316,12 @@ impl Target {
         permit: &Permit,
         kind: TargetKind,
         (namespace, name): (&str, &str),
-        uid: &str,
+        uid: Option<&str>,
     ) -> Result<(), Failure> {
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let Some(uid) = uid {
+            body["preconditions"] = json!({"uid": uid});
+        }
         let path = format!("{}/{name}", kind.collection(namespace));
         match self.write::<Value>(permit, Method::DELETE, &path, &body).await {
             Ok(_) => Ok(()),

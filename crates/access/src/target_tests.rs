@@ -72,11 +72,45 @@ async fn what_is_of_another_access_or_labeled_by_others_is_never_removed() {
     let uid = |name: &str| (name.to_owned(), json!(format!("uid of {name}")));
     assert_eq!(deleted(&written), [uid("coppice-1-2-1"), uid("coppice-1-2-2")]);
     written.lock().unwrap().clear();
-    target.revoke(&permit, OWNER, "1-2-1").await.unwrap();
-    assert_eq!(deleted(&written), [uid("coppice-1-2-1")]);
+    target.revoke(&permit, "1-2-1").await.unwrap();
+    assert_eq!(deleted(&written), [("coppice-1-2-1".to_owned(), Value::Null)]);
     written.lock().unwrap().clear();
     target.remove_rights(&permit, OWNER).await.unwrap();
-    assert_eq!(deleted(&written), vec![uid("coppice-1-2"); TargetKind::OF_RIGHTS.len()]);
+    let by_name = ("coppice-1-2".to_owned(), Value::Null);
+    let mut removed = vec![uid("coppice-1-2"); TargetKind::OF_RIGHTS.len()];
+    removed.push(by_name);
+    assert_eq!(deleted(&written), removed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lost_its_label_is_revoked_by_its_name() {
+    let (target, written) = target(|method, _| match *method {
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ => Answer::Object(200, json!({})),
+    });
+    target.revoke(&permit(), "1-2-1").await.unwrap();
+    target.remove_rights(&permit(), OWNER).await.unwrap();
+    let by_name = |name: &str| (name.to_owned(), Value::Null);
+    assert_eq!(deleted(&written), [by_name("coppice-1-2-1"), by_name("coppice-1-2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
+    let (target, written) = target(|method, _| match *method {
+        Method::GET => Answer::Object(
+            200,
+            json!({"metadata": {"continue": "more"}, "items": [object("coppice-7-1", "1-2")]}),
+        ),
+        _ => Answer::Object(200, json!({})),
+    });
+    for failure in [
+        target.revoke_all(&permit(), OWNER).await.unwrap_err(),
+        target.remove_rights(&permit(), OWNER).await.unwrap_err(),
+    ] {
+        assert_eq!(failure.reason, Reason::TargetRefused);
+        assert!(failure.message.contains("coppice.dev/access=1-2: take it off"), "{failure}");
+    }
+    assert_eq!(deleted(&written), []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,7 +113,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
         Some(_) => {
-            let message = "the kubeconfig of spec.cluster leads to another cluster than the one that credentials were issued in; nothing is done there, and \
+            let message = "the kubeconfig of spec.cluster leads to another cluster than the one that this ClusterAccess began with; nothing is done there, and \
                  nothing was revoked: write a kubeconfig of the cluster before into that Secret, and create another ClusterAccess for this one";
             Some(save(failed(observed, Reason::TargetChanged, message, now)))
         }
@@ -137,6 +137,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         .last_error
         .as_ref()
         .is_some_and(|error| is_of_this_spec(observed, error) && error.attempts % 2 == 1)
+        && !is_newly_due(observed, now)
         && let Some(step) = revoke_superseded(observed)
     {
         return step;
@@ -202,8 +203,21 @@ fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     {
         return None;
     }
+    if is_newly_due(observed, now) {
+        return None;
+    }
     let next = next_attempt(error);
     (is_of_this_spec(observed, error) && now < next).then_some(next)
+}
+
+/// Whether a rotation has become due since something failed: that goes first, since a credential that is valid for minutes would expire
+/// while a revocation that keeps failing waits for its next attempts.
+fn is_newly_due(observed: &Observed, now: Timestamp) -> bool {
+    let due =
+        validity(&observed.status).map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
+    due.is_some_and(|due| {
+        due <= now && observed.status.last_error.as_ref().is_some_and(|error| error.at < due)
+    })
 }
 
 /// Whether it failed with the spec as it is now: another one is tried at once.
@@ -344,7 +358,8 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
     };
     let forget_after = SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64());
     let forgotten_at = forgotten_at(since, forget_after);
-    let skipped = status.last_error.is_some() && now >= forgotten_at;
+    let is_done = observed.progress == Progress::RightsRemoved;
+    let skipped = !is_done && status.last_error.is_some() && now >= forgotten_at;
     // Nothing was done in a target that status does not name.
     let is_touched = status.target.is_some() || status.credential.is_some();
     if is_touched && !skipped {

@@ -500,3 +500,43 @@ fn no_superseded_credential_is_forgotten_and_none_is_issued_while_there_are_too_
     assert_eq!(observed.status.superseded.len(), 16);
     assert_eq!(observed.status.superseded.last().map(String::as_str), Some("u-1"));
 }
+
+#[test]
+fn that_the_target_is_away_is_said_also_while_too_many_wait_to_be_revoked() {
+    let mut observed = settled();
+    observed.status.superseded = (0..16).map(|n| format!("old-{n}")).collect();
+    let failed = failed(&observed, Reason::TargetUnreachable, "no answer", at(5));
+    assert_eq!(failed.last_error.as_ref().unwrap().reason, "TargetUnreachable");
+    assert_eq!(condition::find(&failed.conditions, REACHABLE).unwrap().status, "False");
+}
+
+#[test]
+fn a_rotation_waits_for_no_revocation_that_keeps_failing() {
+    let mut observed = settled();
+    observed.status.superseded = vec!["old".to_owned()];
+    let due = observed.status.next_rotation.unwrap().as_second();
+    observed.status = failed(&observed, Reason::TargetRefused, "may not delete", at(due - 5));
+    let error = observed.status.last_error.clone().unwrap();
+    assert_eq!(plan(&observed, at(due - 1)), Step::Wait(Some(at(due))));
+    assert!(next_attempt(&error) > at(due), "{error:?}");
+    let status = saved(plan(&observed, at(due)));
+    assert_eq!(status.intent.map(|intent| intent.cause), Some(Cause::Due));
+    // What fails when it is due waits as everything else does.
+    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(due));
+    let next = next_attempt(observed.status.last_error.as_ref().unwrap());
+    assert_eq!(plan(&observed, at(due + 1)), Step::Wait(Some(next)));
+}
+
+#[test]
+fn what_was_revoked_in_time_is_not_said_to_be_skipped() {
+    let mut observed = settled();
+    observed.deleting = true;
+    observed.output = OutputFact::Absent;
+    observed.status = saved(plan(&observed, at(0)));
+    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(5));
+    observed.progress = Progress::RightsRemoved;
+    let week = 7 * 86_400;
+    assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: false });
+    observed.progress = Progress::AllRevoked;
+    assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: true });
+}

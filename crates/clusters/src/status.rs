@@ -191,7 +191,9 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
     let mut status = observed.status.clone();
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
-    let full = !observed.deleting && status.superseded.len() >= MAX_SUPERSEDED;
+    // What another reason says about the target or the Secret is not hidden by it.
+    let full =
+        reason == Reason::TargetRefused && !observed.deleting && status.superseded.len() >= MAX_SUPERSEDED;
     let (reason, message) = if full {
         let full = "credentials wait to be revoked, and no other is issued until one of them is";
         (Reason::TooManySuperseded, format!("{MAX_SUPERSEDED} {full}: {message}"))

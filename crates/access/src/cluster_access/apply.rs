@@ -296,7 +296,7 @@ impl Work<'_> {
                 memory.progress = Progress::Issuing(credential, found);
             }
             Step::Revoke { credential } => {
-                target.revoke(permit, owner, &credential).await?;
+                target.revoke(permit, &credential).await?;
                 report::revoked(self.controller, self.access, &credential);
                 return Ok(Some(revoked(self.observed, &credential, self.controller.now())));
             }

@@ -22,7 +22,7 @@ pub(super) async fn forget(
     key: &AccessKey,
 ) -> ReconcileResult {
     let access = match observe::fresh(controller, key).await {
-        Ok(Some(access)) if access.terminating && access.has_finalizer => access,
+        Ok(Some(access)) if access.terminating && access.has_finalizer && access.decoded().is_err() => access,
         Ok(_) => return ReconcileResult::Done,
         Err(error) => return controller.failed(key, &error),
     };

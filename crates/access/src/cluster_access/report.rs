@@ -45,7 +45,7 @@ pub(super) fn revoked(controller: &ClusterAccessController, access: &Access, cre
     tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
 }
 
-/// Reports the end of an access; if nothing was revoked, why.
+/// Reports the end of an access; if it could not be revoked, why.
 pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: Option<&str>) {
     let Some(why) = skipped else {
         tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
@@ -56,7 +56,7 @@ pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipp
     let cluster =
         cluster.map_or(String::new(), |target| format!(" whose kube-system has the uid {}", target.uid));
     let message = format!(
-        "Nothing was revoked for as long as spec.forgetAfter says: {why}. What has the label {LABEL_ACCESS}={} in the cluster{cluster} stays, and \
+        "It could not be revoked, or not completely, for as long as spec.forgetAfter says: {why}. What has the label {LABEL_ACCESS}={} in the cluster{cluster} stays, and \
          its credential is valid until it expires",
         access.uid
     );
