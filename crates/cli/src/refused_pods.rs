@@ -70,9 +70,11 @@ pub(crate) fn latest(events: &[RefusedPods], failing: &[FailingObject]) -> Vec<R
     latest.collect()
 }
 
-/// Those that a quota was too small for, so many at most: for each workload the latest, and the latest first.
+/// Those that a quota refused, so many at most: for each workload the latest, and the latest first.
 pub(crate) fn beyond_quota(mut events: Vec<RefusedPods>, most: usize) -> Vec<RefusedPods> {
-    events.retain(|event| event.message.contains("exceeded quota"));
+    // "failed quota: ... must specify cpu": a pod without requests, where the quota limits them.
+    let is_of_quota = |message: &str| message.contains("exceeded quota") || message.contains("failed quota");
+    events.retain(|event| is_of_quota(&event.message));
     events.sort_by(|a, b| (b.at, &a.kind, &a.name).cmp(&(a.at, &b.kind, &b.name)));
     let mut seen = BTreeSet::new();
     events.retain(|event| seen.insert((event.kind.clone(), event.name.clone())));

@@ -77,7 +77,11 @@ fn whole() -> Script {
     let events = [
         event("web", 11, &exceeded("web-1")),
         event("web", 28, &exceeded("web-2")),
-        event("api", 27, &exceeded("api-1")),
+        event(
+            "api",
+            27,
+            "pods \"api-1\" is forbidden: failed quota: coppice: must specify requests.cpu for: api",
+        ),
         event("db", 29, "pods \"db-0\" is forbidden: violates PodSecurity"),
     ];
     script(
@@ -96,9 +100,9 @@ const SHOWN: &str = "Quota
   ResourceQuota company: requests.memory: 1Gi of 2Gi used
   who could give it more: coppice quota shop-web
 
-Pods that a quota was too small for
+Pods that a quota refused
   ReplicaSet/web, 2026-03-01T12:28:00Z (2m ago): pods \"web-2\" is forbidden: exceeded quota: coppice, requested: pods=1
-  ReplicaSet/api, 2026-03-01T12:27:00Z (3m ago): pods \"api-1\" is forbidden: exceeded quota: coppice, requested: pods=1
+  ReplicaSet/api, 2026-03-01T12:27:00Z (3m ago): pods \"api-1\" is forbidden: failed quota: coppice: must specify requests.cpu for: api
 ";
 
 #[test]
@@ -126,7 +130,7 @@ fn of_what_may_not_be_read_the_rest_is_shown() {
     let (ran, _) = against("coppice explain shop-web", script);
     let unknown = "  what is free is not known: the quotas in namespace shop-web cannot be read: not you\n";
     assert!(ran.code != 1 && ran.out.contains(unknown), "{}", ran.all());
-    for note in ["whether it is ready is not shown", "what a quota was too small for is not shown"] {
+    for note in ["whether it is ready is not shown", "what a quota refused is not shown"] {
         assert!(ran.err.contains(note), "{note}: {}", ran.err);
     }
 }

@@ -34,7 +34,7 @@ use tree_quota::QuotaExplanation;
 /// What cluster managers do to it: which of them governs it and why no other one, its phase, when it expires, and what
 /// comes next; of workloads that lack pods also what the latest Event says. Of each NamespaceManager in it: every policy with
 /// its verdict, what will happen next, what stands in the way, and what has happened. Of a namespace of a tree: what it may still use,
-/// and which pods a quota was too small for lately. What is lost with it, if it is to be
+/// and which pods a quota refused lately. What is lost with it, if it is to be
 /// deleted. Of a namespace that is gone: when and why Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -42,7 +42,7 @@ pub(super) struct QuotaExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
     other_quotas: Vec<OtherLimit>,
-    /// Pods that a quota was too small for, the latest first.
+    /// Pods that a quota refused, the latest first.
     refused_pods: Vec<RefusedPods>,
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn of_namespace(
     }
     match refused_pods::of_namespace(client, &name).await {
         Ok(events) => explanation.refused_pods = refused_pods::beyond_quota(events, MAX_REFUSED),
-        Err(why) => io.print_note(&format!("note: {why:#}; what a quota was too small for is not shown"))?,
+        Err(why) => io.print_note(&format!("note: {why:#}; what a quota refused is not shown"))?,
     }
     explanation.namespace = name;
     Ok(Some(explanation))
@@ -200,7 +200,7 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
     if one.refused_pods.is_empty() {
         return Ok(());
     }
-    heading(to, "Pods that a quota was too small for")?;
+    heading(to, "Pods that a quota refused")?;
     for RefusedPods { kind, name, at: seen, message } in &one.refused_pods {
         let seen = seen.map_or_else(String::new, |seen| format!(", {}", print::instant_from(seen, at)));
         writeln!(to, "  {kind}/{name}{seen}: {message}")?;
