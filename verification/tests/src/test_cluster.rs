@@ -34,7 +34,7 @@ pub struct TestCluster {
 /// processor seconds.
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
     let wanted = std::env::var("COPPICE_TEST_PLANES").ok().and_then(|text| text.parse().ok());
-    Semaphore::new(wanted.unwrap_or(4))
+    Semaphore::new(wanted.unwrap_or(6))
 });
 
 /// Planes of one process that start at once: to start one takes a processor for ten seconds, and those that run already must
