@@ -7,7 +7,9 @@
 //! [API conventions of Kubernetes]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+/// What Kubernetes has for one condition.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Whether spec is valid and permitted by the platform settings.
 pub const ACCEPTED: &str = "Accepted";

@@ -1,15 +1,31 @@
 //! Whether more is used in a namespace than its quota, as status says it. Pure.
 
 use coppice_api::Reason;
-use coppice_api::condition::ConditionState;
+use coppice_api::condition::{self, Condition, ConditionState, WITHIN_QUOTA};
 use coppice_hierarchy::{Quota, ResourceName};
 use coppice_lifecycle::plan::PlannedEvent;
+use jiff::Timestamp;
+
+/// Says in the conditions of a status whether what is used in a namespace is within its quota, of this generation and as of now; the Event if
+/// that began or ended.
+pub(crate) fn describe(
+    conditions: &mut Vec<Condition>,
+    namespace: &str,
+    quota: &Quota,
+    (generation, now): (i64, Timestamp),
+) -> Option<PlannedEvent> {
+    let before = condition::find(conditions, WITHIN_QUOTA);
+    let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
+    let (state, event) = state(before, namespace, quota)?;
+    condition::set(conditions, WITHIN_QUOTA, state, generation, now);
+    event
+}
 
 /// What the condition says now, with the Event if that began or ended. None while that is not certain, and where it always was within.
 ///
 /// What is used changes all the time, and each change would be a write: what was said `before`, by status and message, stays as long as it is
 /// about the same resources.
-pub(crate) fn state(
+fn state(
     before: Option<(&str, &str)>,
     namespace: &str,
     quota: &Quota,

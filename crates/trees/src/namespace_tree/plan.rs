@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::condition::{self, ConditionState, READY, WITHIN_QUOTA};
+use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::names::ANNOTATION_PATH;
 use coppice_api::{NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
@@ -226,12 +226,8 @@ impl TreePlan {
         let Some(root) = root.filter(|_| rests) else { return };
         let quota = observation.quota.as_deref().filter(|quota| quota.tree.as_deref() == Some(&*tree.name));
         let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
-        let before = condition::find(&self.status.conditions, WITHIN_QUOTA);
-        let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
-        let Some((state, event)) = overdraft::state(before, &root.name, quota) else { return };
-        self.events.extend(event);
-        let now = observation.time.now();
-        condition::set(&mut self.status.conditions, WITHIN_QUOTA, state, tree.generation, now);
+        let (conditions, seen) = (&mut self.status.conditions, (tree.generation, observation.time.now()));
+        self.events.extend(overdraft::describe(conditions, &root.name, quota, seen));
     }
 }
 

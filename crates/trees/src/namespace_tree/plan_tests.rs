@@ -1,4 +1,5 @@
 use coppice_api::Labels;
+use coppice_api::condition::WITHIN_QUOTA;
 use coppice_api::names::LABEL_CHILDREN;
 use coppice_kinds::{NamespaceTrees, TreeQuota, TreeQuotas};
 use coppice_lifecycle::facts::Annotations;

@@ -10,7 +10,7 @@ mod moving;
 
 use std::sync::Arc;
 
-use coppice_api::condition::{self, ConditionState, READY, WITHIN_QUOTA};
+use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
 use coppice_api::steps::Intent;
@@ -468,12 +468,8 @@ impl SubnamespacePlan {
             && observation.own_namespace().is_some_and(|namespace| !namespace.terminating);
         let quota = observation.quota.as_deref().filter(|_| rests && stays);
         let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
-        let before = condition::find(&self.status.conditions, WITHIN_QUOTA);
-        let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
-        let Some((state, event)) = overdraft::state(before, &object.name, quota) else { return };
-        self.events.extend(event);
-        let now = observation.time.now();
-        condition::set(&mut self.status.conditions, WITHIN_QUOTA, state, object.generation, now);
+        let (conditions, seen) = (&mut self.status.conditions, (object.generation, observation.time.now()));
+        self.events.extend(overdraft::describe(conditions, &object.name, quota, seen));
     }
 }
 

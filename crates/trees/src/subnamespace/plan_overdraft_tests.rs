@@ -1,4 +1,5 @@
 use super::*;
+use coppice_api::condition::WITHIN_QUOTA;
 
 /// Whether it is within its quota: status, reason and message of the condition.
 fn within(plan: &SubnamespacePlan) -> Option<(String, String, String)> {
