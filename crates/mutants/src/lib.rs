@@ -115,6 +115,8 @@ pub enum Mutant {
     RefusedForEver,
     /// What is asked for once a Subnamespace has quota changes nothing.
     NewRequestIgnored,
+    /// What was granted once is granted, also where something else was given since.
+    EarlierRequestStands,
     /// Copies of role bindings bind another role than their source.
     OtherRoleBound,
     /// Namespaces are deleted without notice.

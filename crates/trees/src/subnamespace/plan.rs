@@ -304,6 +304,7 @@ impl SubnamespacePlan {
         if granted.as_ref() == Some(want) || granted.is_some() && active(Mutant::NewRequestIgnored) {
             // It was granted, and transfers may have changed it since.
             let state = self.quota_step(observation, &has, now).unwrap_or_else(|| self.in_force(observation));
+            self.carried_out(observation, want);
             return (None, state);
         }
         if let Some(refused) = self.status.refused.clone()
@@ -318,8 +319,33 @@ impl SubnamespacePlan {
             return (None, state.unwrap_or_else(|| State::refused(why)));
         }
         match self.quota_step(observation, want, now) {
-            Some(state) => (None, state),
+            Some(state) => {
+                self.carried_out(observation, want);
+                (None, state)
+            }
             None => (Some(Granted), self.in_force(observation)),
+        }
+    }
+
+    /// What was asked for, or the first half of it, is granted with the very write that records it: by then something else may be wanted,
+    /// also what was granted before.
+    fn carried_out(&mut self, observation: &Observation, want: &Resources) {
+        let object = &observation.object;
+        let quota = observation.parent_quota.as_deref().and_then(|quota| understood(quota).ok());
+        let change = quota.and_then(|quota| quota.ledger.changes.get(&*object.uid));
+        // Transfers and moves change nothing of what was granted.
+        let change = change.filter(|change| change.transfer.is_none() && change.moves.is_none());
+        let recorded =
+            self.status.allotment.as_ref().filter(|_| self.status.allotment != object.status.allotment);
+        let (Some(change), Some(recorded)) = (change, recorded) else { return };
+        let has = Resources::of(&recorded.hard).unwrap_or_default();
+        if has == change.from || active(Mutant::EarlierRequestStands) {
+            return;
+        }
+        if has == *want {
+            self.granted(object, want);
+        } else {
+            self.status.request = Some(GrantedRequest { hard: amounts(&has) });
         }
     }
 

@@ -364,6 +364,32 @@ fn a_change_that_was_begun_and_is_refused_is_written_down_first() {
 }
 
 #[test]
+fn what_was_granted_before_can_be_asked_for_again_while_something_else_is_carried_out() {
+    let status = serde_json::to_value(&*ready().object.status).unwrap();
+    let has_six = || {
+        let mut own = quota("shop-web", "6", "0", "1");
+        Arc::get_mut(&mut own).unwrap().quota.as_mut().unwrap().ledger.decided = 1;
+        Some(own)
+    };
+    // 6 were given, which is not recorded yet, and 4 are asked for, as before.
+    for (transfer, then) in [(None, Some("4 pods")), (Some("shop/t/u"), None)] {
+        let parent_quota = Some(changing("4", "6", transfer));
+        let object_with = |status: &Value| object("4", &json!({}), status);
+        let seen = Observation { object: object_with(&status), parent_quota, quota: has_six(), ..ready() };
+        let recorded = plan(&seen).status;
+        assert_eq!(recorded.allotment.as_ref().unwrap().hard["pods"].to_string(), "6");
+        let object = object_with(&serde_json::to_value(&recorded).unwrap());
+        let parent_quota = Some(quota("shop", "10", "6", "0"));
+        let next = plan(&Observation { object, parent_quota, quota: has_six(), ..ready() }).step;
+        let begun = match &next {
+            Step::ParentQuota(ledger) => Some(ledger.changes["u-1"].to.to_string()),
+            _ => None,
+        };
+        assert_eq!(begun.as_deref(), then, "{transfer:?}: {next:?}");
+    }
+}
+
+#[test]
 fn a_quota_that_cannot_be_understood_gives_and_takes_nothing() {
     let metadata = json!({"name": "coppice", "namespace": "shop", "uid": "q", "resourceVersion": "3"});
     let foreign = read::<TreeQuotas>(json!({"metadata": metadata, "spec": {"hard": {"pods": "5"}}}));
