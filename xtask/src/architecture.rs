@@ -175,10 +175,12 @@ const LAYERS: [Layer; 29] = [
         "coppice-campaign",
         &[
             "coppice-api",
+            "coppice-operator",
             "coppice-quantity",
             "coppice-runtime",
             "coppice-sample",
             "coppice-schema",
+            "coppice-serve",
             "coppice-sim",
             "coppice-trees",
         ],

@@ -1,7 +1,8 @@
 //! `coppice-operator trees`: the controllers of trees of namespaces, as a program of their own.
 
 use anyhow::Context as _;
-use coppice_api::names::{GROUP, TREES_ACCOUNT, TREES_ADMISSION};
+use coppice_api::names::{TREES_ACCOUNT, TREES_ADMISSION};
+use coppice_operator::TreeReviewer;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::Clock;
 use coppice_runtime::intervals::ResyncIntervals;
@@ -9,15 +10,12 @@ use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
-use coppice_serve::admission::{
-    Admission, AdmissionMetrics, AdmissionRequest, AdmissionVerdict, LIMITS, PATH, Reviewer,
-};
+use coppice_serve::admission::{Admission, AdmissionMetrics, LIMITS, PATH};
 use coppice_serve::certificate::{Certificate, FromDirectory};
 use coppice_serve::keeper::Keeper;
 use coppice_serve::port::Port;
-use coppice_trees::admission::{Review, Reviewed, Reviews};
+use coppice_trees::admission::Reviews;
 use coppice_trees::replica::{NAME, Replica, Setup};
-use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -92,24 +90,4 @@ async fn serve_admission(
     let admission = Admission::new(TreeReviewer(reviews), AdmissionMetrics::new(&parts.metrics));
     tasks.spawn(port.serve(admission, Some(certificate.tls()?), LIMITS, CancellationToken::new()));
     Ok(tasks)
-}
-
-/// What trees say of the objects that the API server asks about.
-struct TreeReviewer(Reviews);
-
-impl Reviewer for TreeReviewer {
-    async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionVerdict {
-        let Some(object) = request.object.filter(|_| request.resource.group == GROUP) else {
-            return AdmissionVerdict::Allowed;
-        };
-        let before = request.old_object.map(RawValue::get);
-        let reviewed = Reviewed { resource: &request.resource.resource, object: object.get(), before };
-        match self.0.review(reviewed).await {
-            Review::Allowed => AdmissionVerdict::Allowed,
-            Review::Unknown => AdmissionVerdict::Unknown,
-            Review::Denied { reason, message } => {
-                AdmissionVerdict::Denied { reason: reason.to_string(), message }
-            }
-        }
-    }
 }

@@ -154,6 +154,11 @@ impl<R: Reviewer> Admission<R> {
         Self(Arc::new(Inner { reviewer, rate, room, metrics }))
     }
 
+    /// The answer to a request with this body, for callers without a connection, such as simulations.
+    pub async fn answer_to(&self, body: &[u8]) -> Page {
+        self.in_time(self.review(body)).await
+    }
+
     async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Result<(Page, &'static str), Page> {
         if request.uri().path() != PATH {
             return Err(page::nothing());
@@ -177,8 +182,11 @@ impl<R: Reviewer> Admission<R> {
                 page::text(StatusCode::BAD_REQUEST, "the request has broken off\n")
             }
         })?;
-        let body = body.to_bytes();
-        let review: Review<'_> = serde_json::from_slice(&body).map_err(|error| {
+        self.review(&body.to_bytes()).await
+    }
+
+    async fn review(&self, body: &[u8]) -> Result<(Page, &'static str), Page> {
+        let review: Review<'_> = serde_json::from_slice(body).map_err(|error| {
             let text = format!("this is no AdmissionReview of admission.k8s.io/v1: {error}\n");
             page::text(StatusCode::BAD_REQUEST, text)
         })?;
@@ -193,6 +201,22 @@ impl<R: Reviewer> Admission<R> {
             AdmissionVerdict::Denied { .. } => "denied",
         };
         Ok((answer(&review.request.uid, &verdict), outcome))
+    }
+
+    /// An answer as long as somebody waits for it, measured.
+    async fn in_time(&self, answer: impl Future<Output = Result<(Page, &'static str), Page>>) -> Page {
+        let started = Instant::now();
+        let (page, outcome) = match timeout(DEADLINE, answer).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(page)) => (page, "error"),
+            Err(_) => {
+                let text = "there was no time left for an answer\n";
+                (page::text(StatusCode::SERVICE_UNAVAILABLE, text), "error")
+            }
+        };
+        self.0.metrics.requests.get_or_create(&ByOutcome { outcome }).inc();
+        self.0.metrics.seconds.observe(started.elapsed().as_secs_f64());
+        page
     }
 }
 
@@ -223,17 +247,6 @@ fn answer(uid: &str, verdict: &AdmissionVerdict) -> Page {
 
 impl<R: Reviewer> Handler for Admission<R> {
     async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Page {
-        let started = Instant::now();
-        let (page, outcome) = match timeout(DEADLINE, self.answer(peer, request)).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(page)) => (page, "error"),
-            Err(_) => {
-                let text = "there was no time left for an answer\n";
-                (page::text(StatusCode::SERVICE_UNAVAILABLE, text), "error")
-            }
-        };
-        self.0.metrics.requests.get_or_create(&ByOutcome { outcome }).inc();
-        self.0.metrics.seconds.observe(started.elapsed().as_secs_f64());
-        page
+        self.in_time(self.answer(peer, request)).await
     }
 }

@@ -18,6 +18,8 @@ pub enum FaultTarget {
     Read(u64),
     /// An event of a watch, on its way to a replica.
     Event(u64),
+    /// A question of the API server to an admission webhook.
+    Review(u64),
 }
 
 /// What goes wrong.
@@ -57,6 +59,10 @@ pub enum Fault {
     CutOff(Duration),
     /// Nobody reaches the API server for this long, and every connection to it breaks.
     Away(Duration),
+    /// The question to a webhook never arrives, and its connection stays open.
+    Lost,
+    /// No webhook listens for this long.
+    Off(Duration),
 }
 
 /// What is wrong with the `Date` header of answers: the API server's clock, or that of one of several servers.
@@ -94,6 +100,7 @@ impl fmt::Display for PlannedFault {
             FaultTarget::Lease(n) => ("lease", n),
             FaultTarget::Read(n) => ("read", n),
             FaultTarget::Event(n) => ("event", n),
+            FaultTarget::Review(n) => ("review", n),
         };
         write!(f, "{what}:{n}=")?;
         match self.fault {
@@ -103,6 +110,7 @@ impl fmt::Display for PlannedFault {
             Fault::Delayed(by) => write!(f, "delayed:{}ms", by.as_millis()),
             Fault::CutOff(by) => write!(f, "cut-off:{}ms", by.as_millis()),
             Fault::Away(by) => write!(f, "away:{}ms", by.as_millis()),
+            Fault::Off(by) => write!(f, "off:{}ms", by.as_millis()),
             plain => f.write_str(
                 FAULT_NAMES.iter().find(|(fault, _)| *fault == plain).map_or("", |(_, name)| name),
             ),
@@ -111,7 +119,7 @@ impl fmt::Display for PlannedFault {
 }
 
 /// Faults without a number, and their names.
-const FAULT_NAMES: [(Fault, &str); 11] = [
+const FAULT_NAMES: [(Fault, &str); 12] = [
     (Fault::KilledBefore, "killed-before"),
     (Fault::KilledAfter, "killed-after"),
     (Fault::AnswerLost, "answer-lost"),
@@ -123,6 +131,7 @@ const FAULT_NAMES: [(Fault, &str); 11] = [
     (Fault::Expired, "expired"),
     (Fault::Silent, "silent"),
     (Fault::AllExpired, "all-expired"),
+    (Fault::Lost, "lost"),
 ];
 
 impl FromStr for PlannedFault {
@@ -140,6 +149,7 @@ impl FromStr for PlannedFault {
             "lease" => FaultTarget::Lease(n),
             "read" => FaultTarget::Read(n),
             "event" => FaultTarget::Event(n),
+            "review" => FaultTarget::Review(n),
             _ => return Err(wrong()),
         };
         let (name, number) = fault.split_once(':').unwrap_or((fault, ""));
@@ -152,6 +162,7 @@ impl FromStr for PlannedFault {
             "delayed" => Fault::Delayed(millis()?),
             "cut-off" => Fault::CutOff(millis()?),
             "away" => Fault::Away(millis()?),
+            "off" => Fault::Off(millis()?),
             name => FAULT_NAMES.iter().find(|(_, plain)| *plain == name).ok_or_else(wrong)?.0,
         };
         Ok(Self { at, fault })
@@ -161,7 +172,7 @@ impl FromStr for PlannedFault {
 /// Fault rates, until a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
-    /// Faults per thousand requests.
+    /// Faults per thousand requests; of webhooks, which are asked seldom, four times as many.
     pub requests: u64,
     /// Faults per thousand events.
     pub events: u64,
@@ -183,6 +194,7 @@ pub(crate) struct Faults {
     leases: u64,
     reads: u64,
     events: u64,
+    reviews: u64,
 }
 
 /// What kind of request it is, to faults.
@@ -206,6 +218,7 @@ impl Faults {
             leases: 0,
             reads: 0,
             events: 0,
+            reviews: 0,
         }
     }
 
@@ -254,6 +267,15 @@ impl Faults {
         let at = FaultTarget::Event(n);
         let fault = self.planned(at).or_else(|| self.random_event_fault(n, now));
         self.fire(at, fault)
+    }
+
+    /// The number of the next question to a webhook, and its fault.
+    pub(crate) fn of_review(&mut self, now: Duration) -> (u64, Option<Fault>) {
+        let n = self.reviews;
+        self.reviews += 1;
+        let at = FaultTarget::Review(n);
+        let fault = self.planned(at).or_else(|| self.random_review_fault(n, now));
+        (n, self.fire(at, fault))
     }
 
     fn fire(&mut self, at: FaultTarget, fault: Option<Fault>) -> Option<Fault> {
@@ -307,6 +329,24 @@ impl Faults {
             6 | 7 => Fault::Expired,
             8 => Fault::Silent,
             _ => Fault::Delayed(long),
+        })
+    }
+
+    fn random_review_fault(&self, n: u64, now: Duration) -> Option<Fault> {
+        let fault_rates = self.fault_rates.filter(|fault_rates| now < fault_rates.until)?;
+        let mut rng = rng(self.seed, 15, n);
+        if rng.next_u64() % 1000 >= fault_rates.requests * 4 {
+            return None;
+        }
+        // The API server waits 2 s.
+        let late = rng.between(Duration::from_millis(100), Duration::from_secs(4));
+        let off = rng.between(Duration::from_secs(1), Duration::from_mins(1));
+        Some(match rng.next_u64() % 6 {
+            0 => Fault::Lost,
+            1 => Fault::Twice,
+            2 => Fault::Off(off),
+            3 => Fault::Refused(500),
+            _ => Fault::Late(late),
         })
     }
 }

@@ -17,7 +17,9 @@ mod simulation;
 pub mod trace;
 mod transport;
 mod watch_stream;
+mod webhook;
 
 pub use operator::{Operator, intervals, lease_of};
 pub use replica::{Program, ReplicaContext, ReplicaSettings};
 pub use simulation::Done;
+pub use webhook::{AskedWebhook, Webhook, WebhookAnswer, WebhookConfiguration, WebhookPort, WebhookRule};

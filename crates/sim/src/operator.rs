@@ -86,7 +86,7 @@ async fn run(operator: Operator, context: ReplicaContext) -> anyhow::Result<()> 
     let metrics = Metrics::new("sim");
     let server_clock = ServerClock::new(context.clock.clone()).with_intervals(intervals);
     let clients = context.clients(&server_clock, &metrics);
-    let ReplicaContext { identity, clock, mut rng, transport } = context;
+    let ReplicaContext { identity, clock, mut rng, transport, .. } = context;
     let mut lease = lease_of(&setup.own_namespace, LEASE, &identity, &mut rng);
     if let Some([duration, renew_deadline, retry]) = times {
         lease = LeaseSettings { duration, renew_deadline, retry, ..lease };

@@ -14,6 +14,7 @@ use crate::fault::rng;
 use crate::simulation::Simulation;
 use crate::trace::Actor;
 use crate::transport::Transport;
+use crate::webhook::{WebhookConfiguration, WebhookPort};
 
 /// How long after its end a replica is started again.
 const RESTART: Duration = Duration::from_secs(3);
@@ -25,6 +26,11 @@ pub trait Program: Send + Sync {
 
     /// Namespace and name of the Lease that its replicas compete for.
     fn lease(&self) -> (&str, &str);
+
+    /// The admission webhook that its replicas serve, if they do.
+    fn webhook(&self) -> Option<WebhookConfiguration> {
+        None
+    }
 
     /// One life of a replica. It is dropped when the replica is killed; a replica that ends is started again.
     fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>>;
@@ -38,6 +44,8 @@ pub struct ReplicaContext {
     pub clock: Clock,
     /// Decides its random choices.
     pub rng: SeededRng,
+    /// Where the API server reaches its admission webhook.
+    pub webhook_port: WebhookPort,
     pub(crate) transport: Transport,
 }
 
@@ -109,9 +117,10 @@ async fn run(
     let clock = simulation.clock().shifted(settings.clock_error_at(simulation.elapsed()));
     let set_clock = set_clock(simulation.clone(), clock.clone(), settings.clone());
     let account = settings.program.account();
+    let webhook_port = WebhookPort::new(simulation.clone(), replica, incarnation);
     let transport = Transport { simulation, replica, incarnation, account };
     let identity = Actor::Replica { replica, incarnation }.to_string();
-    let running = settings.program.run(ReplicaContext { identity, clock, rng, transport });
+    let running = settings.program.run(ReplicaContext { identity, clock, rng, webhook_port, transport });
     tokio::select! {
         biased;
         () = set_clock => Ok(()),

@@ -17,6 +17,7 @@ use crate::scenario::{ReadFault, Scenario, ScriptAction};
 use crate::server::{Change, Request, Server};
 use crate::simulation::{Done, Incarnation, Simulation, code_of, describe};
 use crate::trace::{Actor, Trace};
+use crate::webhook::{AskedWebhook, CallOuts};
 
 /// When every run begins.
 pub const RUN_START: &str = "2026-01-01T00:00:00Z";
@@ -75,6 +76,8 @@ pub struct RunRecord<'a> {
     pub read_fault: Option<ReadFault>,
     /// What the receiver of webhooks got.
     pub received: &'a [Received],
+    /// What admission webhooks were asked.
+    pub asked: &'a [AskedWebhook],
     /// Requests, answers and faults, in order.
     pub trace: &'a Trace,
     /// The replicas.
@@ -170,6 +173,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
             reads: &state.reads,
             read_fault: plan.scenario.read_fault,
             received: state.receiver.received(),
+            asked: &state.asked,
             trace: &state.trace,
             replicas: &plan.replicas,
             refused: &refused,
@@ -182,6 +186,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
 
 /// Plays the script.
 async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>) {
+    let call_outs = CallOuts::new(simulation, plan);
     for act in &plan.scenario.script {
         tokio::time::sleep(act.at.saturating_sub(simulation.elapsed())).await;
         loop {
@@ -192,9 +197,7 @@ async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>
             }
             revised.await;
         }
-        while !simulation.away().is_zero() {
-            tokio::time::sleep(simulation.away()).await;
-        }
+        simulation.wait_while_away().await;
         let asks = match &act.action {
             ScriptAction::Request(asks) => asks,
             ScriptAction::KillLeader => {
@@ -211,7 +214,10 @@ async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>
             }
         };
         let request = simulation.with(|state| asks(&state.server));
-        let answer = simulation.request(Actor::User(act.who), &request);
+        let answer = match call_outs.denial(act.who, &request).await {
+            Some(denial) => denial,
+            None => simulation.request(Actor::User(act.who), &request),
+        };
         if !done(&answer) && !act.may_fail {
             refused.push(describe(&request, code_of(&answer)));
         }

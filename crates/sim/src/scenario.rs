@@ -25,6 +25,8 @@ pub struct Scenario {
     pub replicas: usize,
     /// What is wrong with reads, whatever other faults there are.
     pub read_fault: Option<ReadFault>,
+    /// Whether the admission webhooks of the programs are installed: whether the API server asks them what people do in the script.
+    pub webhooks: bool,
     /// How it ends, whatever goes wrong on the way, in lines that the judge of the runs compares.
     pub ends: Vec<&'static str>,
     /// When everything has happened, if nothing goes wrong.

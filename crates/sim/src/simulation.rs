@@ -1,7 +1,7 @@
 //! Everything around the programs of a run: the API server, the other controllers, the time, and what goes wrong. One seed decides it all.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use coppice_runtime::clock::{Clock, SeededRng};
@@ -16,6 +16,7 @@ use crate::scenario::ReadFault;
 use crate::server::models::{ControllerStep, Models};
 use crate::server::{Request, Server, ServerReply};
 use crate::trace::{Actor, Trace, TraceLine};
+use crate::webhook::{AskedWebhook, Webhook};
 
 /// The quota controller is late by up to so long, now and then.
 const QUOTA_LAG: Duration = Duration::from_secs(5);
@@ -48,6 +49,10 @@ pub(crate) struct State {
     pub(crate) responses: u64,
     /// Until when nobody reaches the API server.
     pub(crate) away_until: Duration,
+    /// Until when no admission webhook listens.
+    pub(crate) webhooks_off_until: Duration,
+    /// What admission webhooks were asked.
+    pub(crate) asked: Vec<AskedWebhook>,
     /// Each replica's present life, and how to end it.
     pub(crate) incarnations: Vec<Incarnation>,
     /// Writes of the replicas as the API server carried them out.
@@ -69,6 +74,8 @@ pub(crate) struct Incarnation {
     pub(crate) end: Option<AbortHandle>,
     /// Until when nothing gets from or to this replica.
     pub(crate) cut_until: Duration,
+    /// The admission webhook that it serves, as long as it does.
+    pub(crate) webhook: Option<Weak<dyn Webhook>>,
 }
 
 /// A write of a replica that the API server carried out.
@@ -107,6 +114,8 @@ impl Simulation {
             dates: None,
             responses: 0,
             away_until: Duration::ZERO,
+            webhooks_off_until: Duration::ZERO,
+            asked: Vec::new(),
             incarnations: Vec::new(),
             done: Vec::new(),
             emptied: Vec::new(),
@@ -173,11 +182,9 @@ impl Simulation {
         rng(self.0.seed, 1, n)
     }
 
-    /// How long something takes on its way: mostly some milliseconds, sometimes a good part of a second.
+    /// How long something takes on its way, by a choice that no fault plan should disturb.
     pub(crate) fn latency(&self) -> Duration {
-        let mut rng = self.choose();
-        let most = if rng.next_u64().is_multiple_of(16) { 400 } else { 4 };
-        rng.between(Duration::from_millis(1), Duration::from_millis(most))
+        latency(&mut self.choose())
     }
 
     /// A request of somebody else than a replica. It is answered at once.
@@ -241,6 +248,13 @@ impl Simulation {
         self.with(|state| state.away_until).saturating_sub(self.elapsed())
     }
 
+    /// Waits until the API server is there.
+    pub(crate) async fn wait_while_away(&self) {
+        while !self.away().is_zero() {
+            tokio::time::sleep(self.away()).await;
+        }
+    }
+
     /// Which replica holds a Lease, by namespace and name.
     pub(crate) fn leader(&self, (namespace, name): (&str, &str)) -> Option<usize> {
         self.with(|state| {
@@ -286,9 +300,7 @@ impl Simulation {
     /// Lets the other controllers work, one step at a time and in an order that the seed decides, for ever.
     pub(crate) async fn run_cluster(self) {
         loop {
-            while !self.away().is_zero() {
-                tokio::time::sleep(self.away()).await;
-            }
+            self.wait_while_away().await;
             let mut revised = pin!(self.revised());
             revised.as_mut().enable();
             let now = self.0.clock.now();
@@ -322,6 +334,12 @@ impl Simulation {
             }
         }
     }
+}
+
+/// How long something takes on its way: mostly some milliseconds, sometimes a good part of a second.
+pub(crate) fn latency(rng: &mut SeededRng) -> Duration {
+    let most = if rng.next_u64().is_multiple_of(16) { 400 } else { 4 };
+    rng.between(Duration::from_millis(1), Duration::from_millis(most))
 }
 
 async fn sleep_until(until: Option<tokio::time::Instant>) {

@@ -19,6 +19,8 @@ pub enum Actor {
     Cluster,
     /// The receiver of webhooks.
     Receiver,
+    /// The API server, which asks an admission webhook.
+    Admission,
     /// The planner of the faults.
     Faults,
 }
@@ -30,6 +32,7 @@ impl Display for Actor {
             Self::User(name) => f.pad(name),
             Self::Cluster => f.pad("cluster"),
             Self::Receiver => f.pad("receiver"),
+            Self::Admission => f.pad("admission"),
             Self::Faults => f.pad("FAULT"),
         }
     }

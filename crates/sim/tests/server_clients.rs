@@ -95,6 +95,39 @@ fn call_outs_refuse_writes_in_the_words_of_a_policy() {
 }
 
 #[test]
+fn what_a_webhook_is_asked_is_the_write_as_it_would_be_and_changes_nothing() {
+    let mut test_server = TestServer::new();
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    let map = |data: Value| json!({"metadata": {"name": "one"}, "data": data});
+    let asked = |server: &TestServer, request: &Request| {
+        let write = server.server.pending_write(server.now, "alice", request)?;
+        Some(write.to_admission_review("u")["request"].clone())
+    };
+    let create = Request::post(configmaps, &map(json!({"a": "b"})));
+    let before = test_server.server.revision();
+    let review = asked(&test_server, &create).unwrap();
+    assert_eq!(test_server.server.revision(), before);
+    assert_eq!(review["operation"], "CREATE");
+    assert_eq!((&review["namespace"], &review["name"]), (&json!("default"), &json!("one")));
+    assert_eq!(review["resource"], json!({"group": "", "version": "v1", "resource": "configmaps"}));
+    assert_eq!((&review["oldObject"], &review["dryRun"]), (&Value::Null, &json!(false)));
+    assert_eq!(
+        (&review["object"]["kind"], &review["object"]["data"]),
+        (&json!("ConfigMap"), &json!({"a": "b"}))
+    );
+    assert_eq!(review["userInfo"]["username"], "alice");
+    test_server.must("POST", configmaps, &map(json!({"a": "b"})));
+    let path = format!("{configmaps}/one?dryRun=All");
+    let change = Request::patch(&path, "application/merge-patch+json", &json!({"data": {"a": "c"}}));
+    let review = asked(&test_server, &change).unwrap();
+    assert_eq!((&review["operation"], &review["dryRun"]), (&json!("UPDATE"), &json!(true)));
+    assert_eq!([&review["oldObject"]["data"]["a"], &review["object"]["data"]["a"]], ["b", "c"]);
+    // Nobody asks about what fails anyway.
+    let gone = Request::patch(&format!("{configmaps}/two"), "application/merge-patch+json", &json!({}));
+    assert_eq!(asked(&test_server, &gone), None);
+}
+
+#[test]
 fn a_pod_is_evicted_unless_a_budget_forbids_it() {
     let mut test_server = TestServer::new();
     let pods = "/api/v1/namespaces/default/pods";

@@ -25,6 +25,7 @@ struct Baseline {
     end: EndState,
     writes: u64,
     events: u64,
+    reviews: u64,
 }
 
 /// A run that was not as it should be.
@@ -98,8 +99,8 @@ impl Campaign {
                 "{name} goes wrong by itself: {}\n{timeline}",
                 wrong.join("; ")
             );
-            let RunResult { end, writes, events, .. } = outcome;
-            without_faults.insert(name, Baseline { end, writes, events });
+            let RunResult { end, writes, events, asked, .. } = outcome;
+            without_faults.insert(name, Baseline { end, writes, events, reviews: asked.len() as u64 });
         }
         Ok(Self { suite: *suite, without_faults })
     }
@@ -136,6 +137,7 @@ impl Campaign {
         let leases = (0..4).map(FaultTarget::Lease);
         let reads = (0..30).map(FaultTarget::Read);
         let events = (0..without_faults.events).map(FaultTarget::Event);
+        let reviews = (0..without_faults.reviews).map(FaultTarget::Review);
         let of_write = [
             Fault::KilledBefore,
             Fault::KilledAfter,
@@ -163,6 +165,15 @@ impl Campaign {
             Fault::AllExpired,
             Fault::Silent,
         ];
+        // In time, and later than anybody waits for it.
+        let of_review = [
+            Fault::Lost,
+            Fault::Refused(500),
+            Fault::Late(Duration::from_millis(1500)),
+            Fault::Late(Duration::from_secs(3)),
+            Fault::Twice,
+            Fault::Off(Duration::from_mins(2)),
+        ];
         // A replica that is cut off for seconds, and for minutes.
         let cut = (0..4).flat_map(|n| {
             [5, 150].map(|s| PlannedFault {
@@ -176,6 +187,7 @@ impl Campaign {
         let all = writes.chain(leases).flat_map(|at| both(at, &of_write));
         let all = all.chain(reads.flat_map(|at| both(at, &of_read)));
         let all = all.chain(cut).chain(events.flat_map(|at| both(at, &of_event)));
+        let all = all.chain(reviews.flat_map(|at| both(at, &of_review)));
         all.map(|planned| RunPlan { faults: vec![planned], ..self.suite.without_faults(scenario.clone(), 0) })
             .collect()
     }

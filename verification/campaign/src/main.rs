@@ -287,7 +287,12 @@ mod tests {
     #[test]
     fn the_command_of_a_failure_plays_its_run_again() {
         let suite = suite::ALL[0];
-        for (faults, error) in [("", 0), ("write:3=answer-lost,event:7=dropped", -1234), ("", 1500)] {
+        for (faults, error) in [
+            ("", 0),
+            ("write:3=answer-lost,event:7=dropped", -1234),
+            ("review:0=lost,review:2=off:30000ms", 0),
+            ("", 1500),
+        ] {
             let faults: Vec<PlannedFault> =
                 faults.split(',').filter(|f| !f.is_empty()).map(|fault| fault.parse().unwrap()).collect();
             let failure = Failure {

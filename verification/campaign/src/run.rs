@@ -1,5 +1,6 @@
 //! A run of the simulation, and what came of it by the rules.
 
+use coppice_sim::AskedWebhook;
 use coppice_sim::fault::PlannedFault;
 pub use coppice_sim::run::RunPlan;
 use coppice_sim::trace::Trace;
@@ -18,6 +19,8 @@ pub struct RunResult {
     pub writes: u64,
     /// How many events were on their way to them.
     pub events: u64,
+    /// What admission webhooks were asked.
+    pub asked: Vec<AskedWebhook>,
     /// What must not happen and did.
     pub violations: Vec<String>,
     /// How it ended.
@@ -55,6 +58,7 @@ pub fn run_without(suite: &Suite, plan: &RunPlan, without: Option<Rule>) -> anyh
             fired: record.fired.to_vec(),
             writes: record.writes,
             events: record.events,
+            asked: record.asked.to_vec(),
             violations: oracle::violations(suite, record, without),
             end_lines: (suite.end_lines)(&end),
             end,

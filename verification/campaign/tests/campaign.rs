@@ -41,7 +41,7 @@ fn show(failures: &[Failure]) -> String {
     failures.iter().take(3).map(Failure::report).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Of what can happen to writes one in so many is tried, each time others.
+/// Of what can happen to writes, and to what admission webhooks are asked, one in so many is tried, each time others.
 const ONE_WRITE_IN: usize = 12;
 
 /// A part of many, each time another one; `make campaign` takes all of them.
@@ -57,7 +57,7 @@ fn one_fault_anywhere_does_no_harm() {
         let campaign = Campaign::prepare(suite).unwrap();
         let all = (suite.scenarios)().into_iter().flat_map(|scenario| campaign.every_fault(&scenario));
         let plans = some(all, |plan| match plan.faults[0].at {
-            FaultTarget::Write(_) => ONE_WRITE_IN,
+            FaultTarget::Write(_) | FaultTarget::Review(_) => ONE_WRITE_IN,
             // There are many more places where an event can be lost.
             _ => suite.one_place_in,
         });

@@ -52,7 +52,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use admission::{Admission, AdmissionDenied, Operation, Review};
+pub use admission::{Admission, AdmissionDenied, Operation, PendingWrite, Review};
 pub use answer::{Body, List, Response, ServerReply};
 pub use crd::Custom;
 pub use kinds::{Kind, KindText, StoreId, Verbs};

@@ -127,6 +127,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         receiver: Vec::new(),
         replicas: 2,
         read_fault: None,
+        webhooks: false,
         ends: vec!["markers: 1"],
         lasts: Duration::from_mins(1),
     }

@@ -3,18 +3,19 @@
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Server;
 
-use super::cascades;
 use super::requests::{
     change, delete_namespace, delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, refused,
     subnamespace, transfer, tree,
 };
 use super::scenarios::scenario;
+use super::{cascades, reviewed};
 
 /// They run without faults, and for the rule that each is about.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         child_in_the_way(),
         cascades::over(),
+        reviewed::tried(),
         transferred_again(),
         parent_goes_away(),
         parents_go_away(),
@@ -221,6 +222,8 @@ fn transfer_to_empty() -> Scenario {
 fn refused_until_free() -> Scenario {
     let about = "a namespace asks for more than is free, and gets it when a sibling returns some";
     let mut scenario = scenario("tree-refused-until-free", about);
+    // What is too much is to be asked for, and stored.
+    scenario.webhooks = false;
     scenario.setup.extend(tree("team", 6));
     scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 1)]);
     let both = |s: &Server| ready(s, "team", "team-a") && ready(s, "team", "team-b");

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use coppice_sim::fault::rng;
+use coppice_sim::fault;
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
 use serde_json::{Value, json};
 
 use super::requests::{
-    change_quota, change_total_to, consent, delete_namespace, delete_pod, delete_subnamespace,
+    bind, change_quota, change_total_to, consent, delete_namespace, delete_pod, delete_subnamespace,
     delete_transfer, pod_with_cpu, subnamespace_with, transfer_of, tree_with,
 };
 use super::scenarios::scenario;
@@ -22,19 +22,22 @@ const PAUSE: u64 = 6;
 /// The longest path of names in a tree.
 const DEPTH: usize = 4;
 const ROOT: &str = "team";
-/// The choices of choices: see [`rng`].
+/// The choices of choices: see [`fault::rng`].
 const STREAM: u64 = 4;
 /// Runs begin at 00:00, and end before this.
 const LATER: &str = "2026-01-01T02:00:00Z";
 
 /// What a seed says.
 pub(super) fn generated(seed: u64) -> Scenario {
-    let mut rng = rng(seed, STREAM, 0);
+    let mut rng = fault::rng(seed, STREAM, 0);
     let about =
         "people create, change, move and delete namespaces of a tree and quota at any time, as a seed says";
     let mut scenario = scenario(NAME, about);
     scenario.replicas = if rng.next_u64().is_multiple_of(2) { 2 } else { 1 };
+    // Without the webhook what cannot be given is stored, and refused later.
+    scenario.webhooks = fault::rng(seed, STREAM, 1).next_u64().is_multiple_of(2);
     scenario.setup.extend(tree_with(ROOT, &hard(6 + rng.next_u64() % 7, 10 + rng.next_u64() % 20)));
+    scenario.setup.push(bind(ROOT, "developers", "alice"));
     let mut at = 1;
     for _ in 0..OPERATIONS {
         at += rng.next_u64() % PAUSE;

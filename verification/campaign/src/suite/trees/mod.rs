@@ -5,18 +5,23 @@ mod cascades;
 mod end;
 mod generated;
 mod oracle;
+mod pods;
 mod requests;
+mod reviewed;
 mod scenarios;
+mod webhook;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
+use coppice_operator::TreeReviewer;
 use coppice_runtime::lease::Election;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
-use coppice_sim::{Operator, Program, ReplicaContext};
+use coppice_serve::admission::{Admission, AdmissionMetrics};
+use coppice_sim::{Operator, Program, ReplicaContext, Webhook, WebhookConfiguration};
 use coppice_trees::replica::{NAME, Replica, Setup};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -60,6 +65,10 @@ impl Program for Trees {
         (SYSTEM_NAMESPACE, NAME)
     }
 
+    fn webhook(&self) -> Option<WebhookConfiguration> {
+        Some(webhook::CONFIGURATION)
+    }
+
     fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>> {
         run(context).boxed()
     }
@@ -72,9 +81,10 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
     let metrics = Metrics::new("sim");
     let server_clock = ServerClock::new(context.clock.clone());
     let clients = context.clients(&server_clock, &metrics);
-    let ReplicaContext { identity, clock, mut rng, .. } = context;
+    let ReplicaContext { identity, clock, mut rng, webhook_port, .. } = context;
     let lease = coppice_sim::lease_of(SYSTEM_NAMESPACE, NAME, &identity, &mut rng);
     let (election, gate) = Election::new(clients.clone(), lease, clock, metrics.clone())?;
+    let admission_metrics = AdmissionMetrics::new(&metrics);
     let setup = Setup {
         own_namespace: SYSTEM_NAMESPACE.to_owned(),
         clients,
@@ -87,5 +97,9 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
         rng,
         intervals: coppice_sim::intervals(),
     };
-    Replica::new(setup).run(election, Handle::current(), std::future::pending()).await
+    let replica = Replica::new(setup);
+    let admission = Admission::new(TreeReviewer(replica.reviews()), admission_metrics);
+    let served: Arc<dyn Webhook> = Arc::new(webhook::Served(admission));
+    webhook_port.serve(&served);
+    replica.run(election, Handle::current(), std::future::pending()).await
 }

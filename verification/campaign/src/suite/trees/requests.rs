@@ -71,6 +71,11 @@ pub(super) fn change_quota(parent: &str, name: &str, hard: &Value) -> Request {
     Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
 }
 
+/// The same, and nothing is kept of it.
+pub(super) fn dry_run(request: Request) -> Request {
+    Request { query: "dryRun=All".to_owned(), ..request }
+}
+
 pub(super) fn delete_subnamespace(parent: &str, name: &str) -> Request {
     Request::delete(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"))
 }
@@ -150,6 +155,22 @@ pub(super) fn refused(server: &Server, parent: &str, name: &str) -> bool {
     server.object("coppice.dev", "subnamespaces", parent, name).is_some_and(|object| {
         let current = object["status"]["observedGeneration"] == object["metadata"]["generation"];
         current && object["status"]["phase"] == "Refused"
+    })
+}
+
+/// Whether a namespace has been allotted so many pods.
+pub(super) fn allotted(server: &Server, namespace: &str, pods: u32) -> bool {
+    server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME).is_some_and(|quota| {
+        let ledger = quota["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or_default();
+        let ledger: Value = serde_json::from_str(ledger).unwrap_or_default();
+        ledger["allotment"]["pods"] == pods.to_string()
+    })
+}
+
+/// Whether a namespace has an own quota of so many pods, in force.
+pub(super) fn owns(server: &Server, namespace: &str, pods: u32) -> bool {
+    server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME).is_some_and(|quota| {
+        ["spec", "status"].iter().all(|part| quota[part]["hard"]["pods"] == pods.to_string())
     })
 }
 

@@ -8,10 +8,10 @@ use coppice_sim::server::Server;
 use serde_json::json;
 
 use super::requests::{
-    begun, bind, change, change_total, definitions, delete_namespace, delete_pod, delete_subnamespace,
-    delete_transfer, ended, gone, holds_or_ended, ready, refused, slow_pod, subnamespace, transfer, tree,
-    unbind,
+    allotted, begun, bind, change, change_total, definitions, delete_namespace, delete_pod,
+    delete_subnamespace, delete_transfer, ended, gone, ready, refused, subnamespace, transfer, tree, unbind,
 };
+use super::{cascades, pods, reviewed};
 
 /// Those that seeds choose from.
 pub(super) fn all() -> Vec<Scenario> {
@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Scenario> {
         siblings(),
         deep(),
         resized(),
+        asked_back(),
         in_use(),
         total(),
         deleted(),
@@ -31,10 +32,12 @@ pub(super) fn all() -> Vec<Scenario> {
         transfers_at_once(),
         bindings(),
         name_taken(),
-        pods(),
-        pods_and_transfer(),
-        slow_deletion(),
-        super::cascades::cascade(),
+        pods::pods(),
+        pods::pods_and_transfer(),
+        pods::slow_deletion(),
+        cascades::cascade(),
+        reviewed::denied(),
+        reviewed::admitted_together(),
     ]
 }
 
@@ -55,7 +58,7 @@ pub(super) fn small() -> Scenario {
     scenario
 }
 
-/// One replica of each program, which is started again when it is killed.
+/// One replica of each program, which is started again when it is killed, and whose admission webhook is asked.
 pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
     Scenario {
         name,
@@ -65,6 +68,7 @@ pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
         receiver: Vec::new(),
         replicas: 1,
         read_fault: None,
+        webhooks: true,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }
@@ -73,6 +77,8 @@ pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
 fn siblings() -> Scenario {
     let about = "three siblings ask for more than there is; when one returns some, the third gets it";
     let mut scenario = scenario("tree-siblings", about);
+    // What the third one asks for is to be stored.
+    scenario.webhooks = false;
     scenario.replicas = 2;
     scenario.setup.extend(tree("team", 10));
     scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 4)]);
@@ -154,7 +160,7 @@ fn resized() -> Scenario {
         (5, "team-a", 7),
         (6, "team-b", 1),
     ] {
-        scenario.script.push(ScriptStep::at(at, move |_| change("team", name, pods)));
+        scenario.script.push(ScriptStep::at(at, move |_| change("team", name, pods)).or_not());
     }
     scenario
         .script
@@ -172,9 +178,34 @@ fn resized() -> Scenario {
     scenario
 }
 
+/// What was granted before is asked for again when the namespace has something else, and nobody has recorded that yet.
+fn asked_back() -> Scenario {
+    let about = "a namespace asks for more, and as soon as it has it for what it had before";
+    let mut scenario = scenario("tree-asked-back", about);
+    // Nothing comes between.
+    scenario.webhooks = false;
+    scenario.replicas = 2;
+    scenario.setup.extend(tree("team", 8));
+    scenario.setup.push(subnamespace("team", "team-a", 4));
+    scenario.script = vec![
+        ScriptStep::at(3, |_| change("team", "team-a", 6)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(3, |_| change("team", "team-a", 4)).once(|s| allotted(s, "team-a", 6)),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "own quota of team: 4 pods",
+        "own quota of team-a: 4 pods",
+        "subnamespace team/team-a: Ready, 4 pods",
+    ];
+    scenario
+}
+
 fn in_use() -> Scenario {
     let about = "what pods use stays; what they use no more can be taken back";
     let mut scenario = scenario("tree-in-use", about);
+    // What is in use is to be asked for, and stored.
+    scenario.webhooks = false;
     scenario.setup.extend(tree("team", 6));
     scenario.setup.push(subnamespace("team", "team-a", 4));
     for name in ["one", "two", "three"] {
@@ -205,7 +236,7 @@ fn total() -> Scenario {
     scenario.setup.push(subnamespace("team", "team-a", 3));
     scenario.script = vec![
         ScriptStep::at(3, |_| change_total("team", 12)).once(|s| ready(s, "team", "team-a")),
-        ScriptStep::at(8, |_| change("team", "team-a", 9)),
+        ScriptStep::at(8, |_| change("team", "team-a", 9)).once(|s| allotted(s, "team", 12)),
         ScriptStep::at(20, |_| change_total("team", 4)).once(|s| ready(s, "team", "team-a")),
         ScriptStep::at(25, |_| change("team", "team-a", 2)),
         ScriptStep::at(30, |_| change_total("team", 5)).once(|s| ready(s, "team", "team-a")),
@@ -312,7 +343,7 @@ fn transferred() -> Scenario {
 }
 
 /// Two branches, with a namespace in each.
-fn branches(scenario: &mut Scenario) {
+pub(super) fn branches(scenario: &mut Scenario) {
     scenario.setup.extend(tree("team", 10));
     scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 4)]);
     scenario.script.extend([
@@ -321,7 +352,7 @@ fn branches(scenario: &mut Scenario) {
     ]);
 }
 
-fn both_ready(server: &Server) -> bool {
+pub(super) fn both_ready(server: &Server) -> bool {
     ready(server, "team-a", "team-a-x") && ready(server, "team-b", "team-b-y")
 }
 
@@ -409,6 +440,8 @@ fn target_deleted() -> Scenario {
 fn transfers_at_once() -> Scenario {
     let about = "transfers cross each other, and everybody changes what they ask for meanwhile";
     let mut scenario = scenario("tree-transfers-at-once", about);
+    // What comes first decides what is refused.
+    scenario.webhooks = false;
     scenario.replicas = 2;
     branches(&mut scenario);
     scenario.script.extend([
@@ -494,107 +527,5 @@ fn name_taken() -> Scenario {
         "own quota of team-b: 5 pods",
         "subnamespace team/team-b: Ready, 5 pods",
     ];
-    scenario
-}
-
-/// Many pods, as many of which run as there is room for.
-fn try_pods(scenario: &mut Scenario, seconds: u64, namespace: &'static str, count: usize) {
-    for n in 0..count {
-        let create = move |_: &Server| pod(namespace, &format!("pod-{seconds}-{n}"));
-        scenario.script.push(ScriptStep::at(seconds, create).or_not());
-    }
-}
-
-fn pods() -> Scenario {
-    let about = "pods come everywhere while the quotas of a tree change: there are never more than it has";
-    let mut scenario = scenario("tree-pods", about);
-    scenario.replicas = 2;
-    scenario.setup.extend(tree("team", 8));
-    scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 1)]);
-    scenario.script = vec![
-        ScriptStep::at(5, |_| change("team", "team-a", 1))
-            .once(|s| ready(s, "team", "team-a") && ready(s, "team", "team-b")),
-    ];
-    try_pods(&mut scenario, 5, "team-a", 2);
-    scenario.script.push(ScriptStep::at(5, |_| change("team", "team-b", 5)));
-    for (seconds, namespace) in [(5, "team"), (5, "team-b"), (6, "team-a"), (6, "team"), (8, "team-b")] {
-        try_pods(&mut scenario, seconds, namespace, 3);
-    }
-    scenario.script.push(ScriptStep::at(10, |_| delete_pod("team-a", "pod-5-0")).or_not());
-    try_pods(&mut scenario, 45, "team-b", 3);
-    try_pods(&mut scenario, 45, "team", 3);
-    scenario.ends = vec![
-        "team: there",
-        "team-a: there",
-        "team-b: there",
-        "own quota of team: *",
-        "own quota of team-a: *",
-        "own quota of team-b: *",
-        "subnamespace team/team-a: *",
-        "subnamespace team/team-b: *",
-    ];
-    scenario.lasts = Duration::from_mins(7);
-    scenario
-}
-
-fn pods_and_transfer() -> Scenario {
-    let about = "pods come at both ends of a transfer: it moves what is not used, or nothing";
-    let mut scenario = scenario("tree-pods-and-transfer", about);
-    branches(&mut scenario);
-    scenario
-        .script
-        .push(ScriptStep::at(5, |_| transfer("team-a-x", "more", "team-b-y", "team", 2)).once(both_ready));
-    for namespace in ["team-b-y", "team-a", "team-b", "team"] {
-        try_pods(&mut scenario, 5, namespace, 3);
-    }
-    for n in 0..3 {
-        let create = move |_: &Server| pod("team-a-x", &format!("late-{n}"));
-        let step = ScriptStep::at(5, create).once(|s| holds_or_ended(s, "team-a-x", "more"));
-        scenario.script.push(step.or_not());
-    }
-    try_pods(&mut scenario, 50, "team-b-y", 3);
-    try_pods(&mut scenario, 50, "team-a-x", 3);
-    scenario.ends = vec![
-        "team: there",
-        "team-a: there",
-        "team-a-x: there",
-        "team-b: there",
-        "team-b-y: there",
-        "own quota of team: 2 pods",
-        "own quota of team-a: 1 pods",
-        "own quota of team-a-x: *",
-        "own quota of team-b: 3 pods",
-        "own quota of team-b-y: *",
-        "subnamespace team/team-a: Ready, *",
-        "subnamespace team/team-b: Ready, *",
-        "subnamespace team-a/team-a-x: Ready, *",
-        "subnamespace team-b/team-b-y: Ready, *",
-        "transfer team-a-x/more: *",
-    ];
-    scenario
-}
-
-fn slow_deletion() -> Scenario {
-    let about = "a namespace takes long to go: what it had returns only when it is gone";
-    let mut scenario = scenario("tree-slow-deletion", about);
-    scenario.setup.extend(tree("team", 6));
-    scenario.setup.push(subnamespace("team", "team-a", 4));
-    scenario.script = vec![
-        ScriptStep::at(5, |_| slow_pod("team-a", "slow", "25s")).once(|s| ready(s, "team", "team-a")),
-        ScriptStep::at(15, |_| delete_subnamespace("team", "team-a")),
-    ];
-    try_pods(&mut scenario, 25, "team", 6);
-    scenario
-        .script
-        .push(ScriptStep::at(60, |_| subnamespace("team", "team-b", 1)).once(|s| gone(s, "team", "team-a")));
-    scenario.ends = vec![
-        "team: there",
-        "team-a: gone, deleted 1x",
-        "team-b: there",
-        "own quota of team: 5 pods",
-        "own quota of team-b: 1 pods",
-        "subnamespace team/team-b: Ready, 1 pods",
-    ];
-    scenario.lasts = Duration::from_mins(2);
     scenario
 }

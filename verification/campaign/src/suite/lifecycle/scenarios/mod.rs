@@ -56,6 +56,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         receiver: Vec::new(),
         replicas: 2,
         read_fault: None,
+        webhooks: false,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }

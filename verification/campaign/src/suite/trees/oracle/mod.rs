@@ -1,6 +1,7 @@
 //! Judges trees by what the API server saw. Uses neither the crate that decides about quotas nor its types.
 
 mod consent;
+mod denied;
 mod limits;
 mod namespaces;
 mod once;
@@ -20,6 +21,7 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     consent::check(record, history, found);
+    denied::check(record, history, found);
     limits::check(record, found);
     namespaces::check(record, history, steps, found);
     once::check(record, history, found);

@@ -13,6 +13,8 @@ pub const USED: Rule = Rule("USED");
 pub const CREATED_HERE: Rule = Rule("CREATED HERE");
 /// The program of trees deletes no namespace since one above it is being deleted: its `Subnamespace` went with that, and nobody asked for it.
 pub const ASKED_FOR: Rule = Rule("ASKED FOR");
+/// The admission webhook denies an amount only while the namespace above does not have as much, or while more than that is used.
+pub const DENIED: Rule = Rule("DENIED");
 /// No namespace is deleted that has namespaces below it.
 pub const CHILDREN: Rule = Rule("CHILDREN");
 /// The program of trees deletes a `Subnamespace` whose namespace is there only while one above it is being deleted that consents to that,
