@@ -119,6 +119,12 @@ pub enum Mutant {
     EarlierRequestStands,
     /// Copies of role bindings bind another role than their source.
     OtherRoleBound,
+    /// What the admission webhook lets through, in a dry run as well, is kept for it.
+    ReviewReserves,
+    /// The admission webhook denies by what its caches contain, without a fresh read.
+    DeniedByCaches,
+    /// What the admission webhook may have let through is given, whether or not there is as much.
+    AdmittedUnchecked,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.
@@ -204,12 +210,36 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 thread_local! {
     static ACTIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+    static REMEMBERED: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Makes this bug the one that the current thread has, or none.
+/// Makes this bug the one that the current thread has, or none. Bugs remember nothing yet.
 #[cfg(feature = "mutants")]
 pub fn activate(mutant: Option<Mutant>) {
     ACTIVE.set(mutant);
+    REMEMBERED.take();
+}
+
+/// Keeps something for the bug of the current thread.
+#[cfg(feature = "mutants")]
+pub fn remember(what: String) {
+    REMEMBERED.with_borrow_mut(|all| all.push(what));
+}
+
+/// Nothing remembers anything.
+#[cfg(not(feature = "mutants"))]
+pub fn remember(_: String) {}
+
+/// What was kept for the bug of the current thread.
+#[cfg(feature = "mutants")]
+pub fn remembered() -> Vec<String> {
+    REMEMBERED.with_borrow(Clone::clone)
+}
+
+/// What was kept for a bug: nothing, in a program.
+#[cfg(not(feature = "mutants"))]
+pub const fn remembered() -> Vec<String> {
+    Vec::new()
 }
 
 /// There are no bugs to choose from: does nothing.

@@ -20,8 +20,8 @@ use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::trees::rule::{
-    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, REFUSED,
-    RIGHTS, USED,
+    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
+    REFUSED, RIGHTS, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -33,7 +33,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 113] = [
+const CASES: [(Mutant, &str, Rule); 117] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -147,6 +147,10 @@ const CASES: [(Mutant, &str, Rule); 113] = [
     (Mutant::EndingKeepsQuota, "tree-transfer-to-ending", NOTHING_LOST),
     (Mutant::RefusedForEver, "tree-refused-until-free", REFUSED),
     (Mutant::NewRequestIgnored, "tree-resized", AS_REQUESTED),
+    (Mutant::ReviewReserves, "tree-tried", DENIED),
+    (Mutant::DeniedByCaches, "tree-denied", DENIED),
+    (Mutant::AdmittedUnchecked, "tree-admitted-together", LIMIT),
+    (Mutant::EarlierRequestStands, "tree-asked-back", AS_REQUESTED),
 ];
 
 /// A scenario without faults, then with faults by chance.

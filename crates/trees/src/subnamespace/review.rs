@@ -1,10 +1,13 @@
 //! Whether a `Subnamespace` would be carried out as it is written. Decides by the same plan as the controller.
 
+mod mutant_behavior;
+
 use std::sync::Arc;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::{Reason, SubnamespacePhase};
 use coppice_kinds::SubnamespaceObject;
+use coppice_mutants::{Mutant, active};
 use tokio::sync::Semaphore;
 
 use super::observe::{self, Observation};
@@ -36,8 +39,14 @@ pub(crate) async fn review(
     if cached.stale.is_some() {
         return Ok(Review::Unknown);
     }
-    if refused(&cached).is_none() {
+    let Some((reason, message)) = refused(&cached) else {
+        if active(Mutant::ReviewReserves) {
+            return Ok(mutant_behavior::reserve(context, &cached.object));
+        }
         return Ok(Review::Allowed);
+    };
+    if active(Mutant::DeniedByCaches) {
+        return Ok(Review::Denied { reason, message });
     }
     let Ok(_read) = at_once.try_acquire() else { return Ok(Review::Unknown) };
     let above = reads::place(context, &object.namespace).await?;
