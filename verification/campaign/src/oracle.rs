@@ -28,7 +28,7 @@ pub(crate) use self::steps::{HONOURED, READ, scaled};
 use crate::suite::Suite;
 
 /// What must not happen and did, each in one sentence that begins with the name of the rule.
-pub(crate) fn violations(suite: &Suite, record: &RunRecord<'_>, without: Option<Rule>) -> Vec<String> {
+pub(crate) fn judge(suite: &Suite, record: &RunRecord<'_>, without: Option<Rule>) -> Findings {
     let history = History::of(record);
     let mut found = Findings::new(without);
     for refused in record.refused {
@@ -42,5 +42,5 @@ pub(crate) fn violations(suite: &Suite, record: &RunRecord<'_>, without: Option<
     effects::check(record, &history, &mut found);
     liveness::check(record, &mut found);
     (suite.rules)(record, &history, &steps, &mut found);
-    found.all()
+    found
 }

@@ -1,5 +1,7 @@
 //! A run of the simulation, and what came of it by the rules.
 
+use std::collections::BTreeMap;
+
 use coppice_sim::AskedWebhook;
 use coppice_sim::fault::PlannedFault;
 pub use coppice_sim::run::RunPlan;
@@ -23,6 +25,8 @@ pub struct RunResult {
     pub asked: Vec<AskedWebhook>,
     /// What must not happen and did.
     pub violations: Vec<String>,
+    /// How often rules had something to judge, by their names; of those that count it.
+    pub judged: BTreeMap<&'static str, u64>,
     /// How it ended.
     pub end: EndState,
     /// The same in words, as scenarios state it.
@@ -53,13 +57,15 @@ pub fn run(suite: &Suite, plan: &RunPlan) -> anyhow::Result<RunResult> {
 pub fn run_without(suite: &Suite, plan: &RunPlan, without: Option<Rule>) -> anyhow::Result<RunResult> {
     coppice_sim::run::run(plan, |record| {
         let end = (suite.end_state)(record);
+        let (violations, judged) = oracle::judge(suite, record, without).into_parts();
         RunResult {
             trace: record.trace.clone(),
             fired: record.fired.to_vec(),
             writes: record.writes,
             events: record.events,
             asked: record.asked.to_vec(),
-            violations: oracle::violations(suite, record, without),
+            violations,
+            judged,
             end_lines: (suite.end_lines)(&end),
             end,
             effects: (suite.effects)(record),

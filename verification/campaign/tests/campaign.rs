@@ -10,8 +10,13 @@ use std::sync::Mutex;
 
 use coppice_campaign::campaign::{Campaign, Failure};
 use coppice_campaign::digest::Digest;
+use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
 use coppice_campaign::run::{RunPlan, run, run_without};
+use coppice_campaign::suite::trees::rule::{
+    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
+    REFUSED, RIGHTS, USED,
+};
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
 use coppice_sim::fault::FaultTarget;
@@ -142,6 +147,47 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
     let campaign = Campaign::of(&suite, []).unwrap();
     let failures = campaign.run_all(&plans, threads(), check, |_| {}).unwrap();
     assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+}
+
+/// So many of the scenarios of trees that seeds make.
+const COUNTED: u64 = 100;
+/// What each rule of trees has to judge in them at least, all together.
+const FLOORS: [(Rule, u64); 12] = [
+    (AS_REQUESTED, 1),
+    (ASKED_FOR, 1),
+    (CHILDREN, 1),
+    (CONSENT, 1),
+    (CREATED_HERE, 1),
+    (DENIED, 1),
+    (LIMIT, 1),
+    (MOVED_ONCE, 1),
+    (NOTHING_LOST, 1),
+    (REFUSED, 1),
+    (RIGHTS, 1),
+    (USED, 1),
+];
+
+/// A rule that judges nothing is never broken.
+#[test]
+fn every_rule_of_trees_has_something_to_judge_in_what_seeds_make() {
+    let suite = suite::trees::SUITE;
+    let generated = suite.generated.unwrap();
+    let plans: Vec<RunPlan> =
+        (0..COUNTED).map(|seed| suite.random_of((generated.of_seed)(seed), seed)).collect();
+    let judged = Mutex::new(BTreeMap::new());
+    let check = |campaign: &Campaign, plan: &RunPlan| {
+        let (wrong, outcome) = campaign.check(plan)?;
+        for (rule, count) in &outcome.judged {
+            *judged.lock().unwrap().entry(*rule).or_default() += count;
+        }
+        Ok((wrong, outcome))
+    };
+    let failures = Campaign::of(&suite, []).unwrap().run_all(&plans, threads(), check, |_| {}).unwrap();
+    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+    let judged: BTreeMap<&str, u64> = judged.into_inner().unwrap();
+    let rules = BTreeMap::from(FLOORS.map(|(rule, floor)| (rule.0, floor)));
+    assert!(rules.keys().eq(judged.keys()), "{rules:?}, but {judged:?}");
+    assert!(rules.iter().all(|(rule, floor)| judged[rule] >= *floor), "{rules:?}, but {judged:?}");
 }
 
 /// Whether digests are those that are recorded. If not, a second run of each seed shows whether a seed decides everything.

@@ -2,6 +2,7 @@
 //!
 //! The constants are the rules of every suite; each suite has its own besides.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A rule, by its name. What breaks it is one sentence that begins with that name.
@@ -57,11 +58,17 @@ impl fmt::Display for Rule {
 pub struct Findings {
     without: Option<Rule>,
     found: Vec<String>,
+    judged: BTreeMap<&'static str, u64>,
 }
 
 impl Findings {
     pub(super) const fn new(without: Option<Rule>) -> Self {
-        Self { without, found: Vec::new() }
+        Self { without, found: Vec::new(), judged: BTreeMap::new() }
+    }
+
+    /// Counts that there was something that a rule is about, whether or not it is switched off.
+    pub fn judges(&mut self, rule: Rule) {
+        *self.judged.entry(rule.0).or_default() += 1;
     }
 
     /// Notes what broke a rule, unless it is switched off.
@@ -81,8 +88,9 @@ impl Findings {
         self.found.len()
     }
 
-    pub(super) fn all(self) -> Vec<String> {
-        self.found
+    /// What was found, and how often the rules that count it had something to judge.
+    pub(crate) fn into_parts(self) -> (Vec<String>, BTreeMap<&'static str, u64>) {
+        (self.found, self.judged)
     }
 }
 

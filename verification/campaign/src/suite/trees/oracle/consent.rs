@@ -28,6 +28,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
         if own.is_none() {
             continue;
         }
+        found.judges(CONSENT);
         let since = change.at.checked_sub(RECENT).unwrap_or(change.at);
         if !consents(history, change.namespace(), since, revision) {
             found.add(

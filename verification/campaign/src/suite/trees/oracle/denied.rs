@@ -14,7 +14,11 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
     for asked in record.asked.iter().filter(|asked| asked.write.resource == "subnamespaces") {
         let WebhookAnswer::Denied(replica, message) = &asked.answer else { continue };
         // What else is denied follows from what is written alone.
-        if message.starts_with("QuotaRefused: ") && !cannot_be_given(history, asked) {
+        if !message.starts_with("QuotaRefused: ") {
+            continue;
+        }
+        found.judges(DENIED);
+        if !cannot_be_given(history, asked) {
             let (parent, name) = (&asked.write.namespace, &asked.write.name);
             let what = format!("replica {replica} denies {parent}/{name} what it could have: {message}");
             found.add(DENIED, &what);

@@ -54,6 +54,7 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
     }
     for (root, (total, refused)) in &trees.totals {
         let Some(quota) = trees.quotas.get(root) else { continue };
+        found.judges(NOTHING_LOST);
         let own = trees.below(root, |quota| &quota.own);
         let total = if *refused { &quota.allotment } else { total };
         let lost: Vec<&String> =
@@ -126,6 +127,7 @@ impl Trees {
     fn judge(&self, revision: u64, found: &mut Findings) {
         for (root, limit) in &self.limits {
             let own = self.below(root, |quota| &quota.own);
+            found.judges(LIMIT);
             if let Some(name) = beyond(&own, limit) {
                 let (own, limit) = (get(&own, name), get(limit, name));
                 let what =
@@ -134,6 +136,9 @@ impl Trees {
             }
             let pods = self.pods.iter().filter(|(namespace, _)| self.is_below(namespace, root));
             let pods: u64 = pods.map(|(_, pods)| pods.len() as u64).sum();
+            if pods > 0 {
+                found.judges(USED);
+            }
             if limit
                 .get("pods")
                 .is_some_and(|limit| pods.to_string().parse().is_ok_and(|pods: Quantity| pods > *limit))

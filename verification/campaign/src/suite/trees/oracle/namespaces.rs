@@ -14,6 +14,7 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     for step in steps.iter().filter(|step| step.action == DestructiveAction::Delete) {
+        found.judges(CHILDREN);
         let (namespace, revision) = (step.namespace, step.change.revision - 1);
         let uid = history.uid_of(namespace, revision);
         // By what the API server had when it deleted: a namespace is created only after its parent was marked, and the deletion names
@@ -31,6 +32,8 @@ pub(super) fn check(
         if &*step.change.user != ACCOUNT {
             continue;
         }
+        found.judges(ASKED_FOR);
+        found.judges(CREATED_HERE);
         let namespace = history.at("namespaces", "", namespace, revision);
         let parent =
             namespace.and_then(|namespace| namespace["metadata"]["labels"]["coppice.dev/parent"].as_str());

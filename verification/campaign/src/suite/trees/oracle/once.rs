@@ -17,6 +17,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
         if !conditions.into_iter().flatten().any(|condition| condition["reason"] == "QuotaMoved") {
             continue;
         }
+        found.judges(MOVED_ONCE);
         let (source, name, spec) = (change.namespace(), change.name(), &after["spec"]);
         let uid = |namespace| history.uid_of(namespace, change.revision);
         let ends = (uid(source), spec["to"].as_str().and_then(uid));

@@ -26,12 +26,17 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
             (amounts(&object["spec"]["quota"]["hard"]), amounts(&object["status"]["allotment"]["hard"]));
         match object["status"]["phase"].as_str() {
             // What was transferred counts beside what was asked for.
-            Some("Ready") if !given.contains(&name) && !same(&asked, &has) => found.add(
-                AS_REQUESTED,
-                &format!("Subnamespace {parent}/{name} is Ready with {has:?}, and asks for {asked:?}"),
-            ),
+            Some("Ready") if !given.contains(&name) => {
+                found.judges(AS_REQUESTED);
+                if !same(&asked, &has) {
+                    let what =
+                        format!("Subnamespace {parent}/{name} is Ready with {has:?}, and asks for {asked:?}");
+                    found.add(AS_REQUESTED, &what);
+                }
+            }
             // Not what was begun, given up, and is tried again later.
             Some("Refused") if refused(object) && !object["status"]["refused"].is_object() => {
+                found.judges(REFUSED);
                 let unused = |namespace: &str| {
                     history.at("resourcequotas", namespace, TREE_QUOTA_NAME, last).map(|quota| unused(quota))
                 };

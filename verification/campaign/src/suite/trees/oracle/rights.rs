@@ -16,6 +16,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
     for change in record.changes {
         let written = &*change.kind.plural == "rolebindings" && &*change.user == ACCOUNT;
         let Some(copy) = change.after.as_deref().filter(|_| written) else { continue };
+        found.judges(RIGHTS);
         let at = history.time_of(change.revision);
         let mut recent = history.revisions_between(at.saturating_sub(RECENT), at);
         if !recent.any(|revision| is_above(history, change.namespace(), copy, change.name(), revision)) {
