@@ -117,6 +117,10 @@ pub enum Mutant {
     NewRequestIgnored,
     /// What was granted once is granted, also where something else was given since.
     EarlierRequestStands,
+    /// A Subnamespace that is being deleted stays when its namespace is gone.
+    FinalizerKept,
+    /// A transfer that has arrived goes on.
+    TransferUnended,
     /// Copies of role bindings bind another role than their source.
     OtherRoleBound,
     /// What the admission webhook lets through, in a dry run as well, is kept for it.

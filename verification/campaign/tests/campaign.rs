@@ -15,7 +15,7 @@ use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::trees::rule::{
     AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
-    REFUSED, RIGHTS, USED,
+    REFUSED, RIGHTS, SETTLED, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
@@ -152,7 +152,7 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
 /// So many of the scenarios of trees that seeds make.
 const COUNTED: u64 = 100;
 /// What each rule of trees has to judge in them at least, all together.
-const FLOORS: [(Rule, u64); 12] = [
+const FLOORS: [(Rule, u64); 13] = [
     (AS_REQUESTED, 1),
     (ASKED_FOR, 1),
     (CHILDREN, 1),
@@ -164,6 +164,7 @@ const FLOORS: [(Rule, u64); 12] = [
     (NOTHING_LOST, 1),
     (REFUSED, 1),
     (RIGHTS, 1),
+    (SETTLED, 1),
     (USED, 1),
 ];
 

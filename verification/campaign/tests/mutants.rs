@@ -21,7 +21,7 @@ use coppice_campaign::suite::lifecycle::rule::{
 };
 use coppice_campaign::suite::trees::rule::{
     AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
-    REFUSED, RIGHTS, USED,
+    REFUSED, RIGHTS, SETTLED, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -33,7 +33,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 117] = [
+const CASES: [(Mutant, &str, Rule); 119] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -151,6 +151,8 @@ const CASES: [(Mutant, &str, Rule); 117] = [
     (Mutant::DeniedByCaches, "tree-denied", DENIED),
     (Mutant::AdmittedUnchecked, "tree-admitted-together", LIMIT),
     (Mutant::EarlierRequestStands, "tree-asked-back", AS_REQUESTED),
+    (Mutant::FinalizerKept, "tree-namespace-deleted", SETTLED),
+    (Mutant::TransferUnended, "tree-transfer-to-empty", SETTLED),
 ];
 
 /// A scenario without faults, then with faults by chance.

@@ -75,7 +75,9 @@ impl SubnamespacePlan {
                 if let Some(state) = self.return_quota(observation) {
                     return state;
                 }
-                self.step = Step::RemoveFinalizer;
+                if !active(Mutant::FinalizerKept) {
+                    self.step = Step::RemoveFinalizer;
+                }
                 being_deleted()
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
 }
 
 /// Whether a Subnamespace that created this namespace, or one above it, is being deleted with consent that lasts.
-fn consents(history: &History, namespace: &str, since: Timestamp, revision: u64) -> bool {
+pub(super) fn consents(history: &History, namespace: &str, since: Timestamp, revision: u64) -> bool {
     let mut at = namespace.to_owned();
     for _ in 0..64 {
         let Some(namespace) = history.at("namespaces", "", &at, revision) else { return false };

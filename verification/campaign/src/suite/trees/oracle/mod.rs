@@ -8,6 +8,7 @@ mod once;
 mod requests;
 mod rights;
 pub mod rule;
+mod settled;
 
 use coppice_sim::run::RunRecord;
 
@@ -27,4 +28,5 @@ pub(super) fn check(
     once::check(record, history, found);
     requests::check(record, history, found);
     rights::check(record, history, found);
+    settled::check(record, history, found);
 }

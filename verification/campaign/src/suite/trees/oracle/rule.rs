@@ -26,6 +26,9 @@ pub const RIGHTS: Rule = Rule("RIGHTS");
 pub const MOVED_ONCE: Rule = Rule("MOVED ONCE");
 /// When all is done, a namespace whose `Subnamespace` is `Ready` has what was last asked for it, transfers apart.
 pub const AS_REQUESTED: Rule = Rule("AS REQUESTED");
+/// When all is done, a `Subnamespace` is `Ready` or `Refused` by what was last asked for it, and its namespace is there if it is `Ready`; or it is
+/// being deleted, and what it waits for is there. A transfer has ended.
+pub const SETTLED: Rule = Rule("SETTLED");
 /// When all is done, what is refused for its quota cannot be given: the namespace above has too little that it does not use, or the
 /// namespace uses what it is to return.
 pub const REFUSED: Rule = Rule("REFUSED");
