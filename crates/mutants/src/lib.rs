@@ -119,6 +119,8 @@ pub enum Mutant {
     EarlierRequestStands,
     /// A Subnamespace that is being deleted stays when its namespace is gone.
     FinalizerKept,
+    /// A transfer moves twice as much as it names.
+    TransferDoubled,
     /// A transfer that has arrived goes on.
     TransferUnended,
     /// Copies of role bindings bind another role than their source.

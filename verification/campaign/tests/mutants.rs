@@ -33,7 +33,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 119] = [
+const CASES: [(Mutant, &str, Rule); 120] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -150,6 +150,7 @@ const CASES: [(Mutant, &str, Rule); 119] = [
     (Mutant::ReviewReserves, "tree-tried", DENIED),
     (Mutant::DeniedByCaches, "tree-denied", DENIED),
     (Mutant::AdmittedUnchecked, "tree-admitted-together", LIMIT),
+    (Mutant::TransferDoubled, "tree-transferred-again", LIMIT),
     (Mutant::EarlierRequestStands, "tree-asked-back", AS_REQUESTED),
     (Mutant::FinalizerKept, "tree-namespace-deleted", SETTLED),
     (Mutant::TransferUnended, "tree-transfer-to-empty", SETTLED),

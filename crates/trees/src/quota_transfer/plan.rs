@@ -126,6 +126,8 @@ impl TransferPlan {
             Ok(amount) => amount,
             Err(why) => return self.refused(observation, why.to_string()),
         };
+        let doubled = active(Mutant::TransferDoubled).then(|| amount.plus(amount)).flatten();
+        let amount = doubled.as_ref().unwrap_or(amount);
         self.status.amount = amount.to_string();
         if object.status.path.is_empty() {
             self.begin(observation, spec, amount)

@@ -1,4 +1,5 @@
-//! Whether the quotas of a tree hold, at every revision.
+//! Whether the quotas of a tree hold, at every revision: by what its native quotas are together, and by what people asked for. What the program
+//! says that a namespace was given limits it besides, and permits nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +17,8 @@ pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// What there is at a revision.
 #[derive(Default)]
-struct Trees {
-    /// What the tree with this root has; the most that it had, while less is asked for than it had.
+pub(super) struct Trees {
+    /// The most that the tree with this root may have: what was asked for it since it last was ready with what was asked for.
     limits: BTreeMap<String, Amounts>,
     /// What the tree with this root is asked to have, and whether that was refused.
     totals: BTreeMap<String, (Amounts, bool)>,
@@ -27,6 +28,10 @@ struct Trees {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// By its name, the namespace above one, and what is recorded of its allotment.
     nodes: BTreeMap<String, (String, Amounts)>,
+    /// By its name, the most that was asked for a namespace since it last was ready with what was asked for.
+    asked: BTreeMap<String, Amounts>,
+    /// By its name, what each transfer, by its uid, may have brought to a namespace, or brought back.
+    brought: BTreeMap<String, BTreeMap<String, Amounts>>,
     /// The uids of `Subnamespace`s whose namespaces others have taken over.
     left: BTreeSet<String>,
 }
@@ -41,7 +46,8 @@ struct NativeQuota {
     ledger: String,
 }
 
-pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
+/// Answers what there is when all is done.
+pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) -> Trees {
     let mut trees = Trees::default();
     let mut said = 0;
     for change in record.changes {
@@ -55,7 +61,7 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
     for (root, (total, refused)) in &trees.totals {
         let Some(quota) = trees.quotas.get(root) else { continue };
         found.judges(NOTHING_LOST);
-        let own = trees.below(root, |quota| &quota.own);
+        let own = trees.has(root);
         let total = if *refused { &quota.allotment } else { total };
         let lost: Vec<&String> =
             total.iter().filter(|(name, amount)| get(&own, name) != **amount).map(|(name, _)| name).collect();
@@ -69,9 +75,16 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
             found.add(NOTHING_LOST, &what);
         }
     }
+    trees
 }
 
 impl Trees {
+    /// What the native quotas of a namespace and of all below it are together.
+    pub(super) fn has(&self, top: &str) -> Amounts {
+        let quotas = self.quotas.iter().filter(|(namespace, _)| self.is_below(namespace, top));
+        quotas.fold(Amounts::new(), |sum, (_, quota)| plus(sum, &quota.own))
+    }
+
     /// Takes a change in; whether anything here is another than before.
     fn take(&mut self, change: &Change) -> bool {
         let (name, after) = (change.name(), change.after.as_deref());
@@ -100,33 +113,54 @@ impl Trees {
                     return true;
                 };
                 let total = amounts(&tree["spec"]["quota"]["hard"]);
-                // What is in force is what the tree was given: less only once that much is not used any more.
+                // Less only once that much is not used any more.
                 let limit = self.limits.entry(root.clone()).or_default();
-                *limit = larger(limit, &total);
+                *limit = if is_ready(tree) { total.clone() } else { larger(limit, &total) };
                 self.totals.insert(root, (total, refused(tree)));
             }
             // What it says of a namespace that is not its own any more.
             "subnamespaces" if self.left.contains(&*change.uid) => return false,
-            "subnamespaces" => match after {
-                Some(object) if object["status"]["namespaceUid"].is_string() => {
-                    let allotted = amounts(&object["status"]["allotment"]["hard"]);
-                    let from = &object["metadata"]["annotations"][ANNOTATION_MOVED_FROM];
-                    self.left.extend(from.as_str().map(str::to_owned));
-                    self.nodes.insert(name.to_owned(), (change.namespace().to_owned(), allotted));
+            "subnamespaces" => return self.take_subnamespace(change),
+            "quotatransfers" => {
+                let Some(transfer) = after else { return false };
+                let to = transfer["spec"]["to"].as_str().unwrap_or_default();
+                let (up, down) = (self.above(change.namespace()), self.above(to));
+                for one in up.symmetric_difference(&down) {
+                    let brought = self.brought.entry(one.clone()).or_default();
+                    brought.insert(change.uid.to_string(), amounts(&transfer["spec"]["amount"]));
                 }
-                None if self.nodes.get(name).is_some_and(|(parent, _)| parent == change.namespace()) => {
-                    self.nodes.remove(name);
-                }
-                _ => return false,
-            },
+                return false;
+            }
             _ => return false,
         }
         true
     }
 
+    fn take_subnamespace(&mut self, change: &Change) -> bool {
+        let name = change.name();
+        let Some(object) = change.after.as_deref() else {
+            if self.nodes.get(name).is_some_and(|(parent, _)| parent != change.namespace()) {
+                return false;
+            }
+            self.asked.remove(name);
+            return self.nodes.remove(name).is_some();
+        };
+        let asked = amounts(&object["spec"]["quota"]["hard"]);
+        let most = self.asked.entry(name.to_owned()).or_default();
+        *most = if is_ready(object) { asked } else { larger(most, &asked) };
+        if !object["status"]["namespaceUid"].is_string() {
+            return false;
+        }
+        let allotted = amounts(&object["status"]["allotment"]["hard"]);
+        let from = &object["metadata"]["annotations"][ANNOTATION_MOVED_FROM];
+        self.left.extend(from.as_str().map(str::to_owned));
+        self.nodes.insert(name.to_owned(), (change.namespace().to_owned(), allotted));
+        true
+    }
+
     fn judge(&self, revision: u64, found: &mut Findings) {
         for (root, limit) in &self.limits {
-            let own = self.below(root, |quota| &quota.own);
+            let own = self.has(root);
             found.judges(LIMIT);
             if let Some(name) = beyond(&own, limit) {
                 let (own, limit) = (get(&own, name), get(limit, name));
@@ -150,28 +184,37 @@ impl Trees {
             }
         }
         for (node, (_, recorded)) in &self.nodes {
-            let Some(quota) = self.quotas.get(node) else { continue };
-            let (own, limit) = (self.below(node, |quota| &quota.own), larger(recorded, &quota.allotment));
-            if let Some(name) = beyond(&own, &limit) {
-                let (own, limit) = (get(&own, name), get(&limit, name));
-                let what = format!("{own} {name} in the quotas from {node} on, of {limit}, at {revision}");
-                found.add(LIMIT, &what);
+            let (own, asked) = (self.has(node), self.asked_for(node));
+            let given = self.quotas.get(node).map(|quota| larger(recorded, &quota.allotment));
+            for (limit, of) in [(Some(asked), "were asked for"), (given, "are recorded")] {
+                let Some(limit) = limit else { continue };
+                if let Some(name) = beyond(&own, &limit) {
+                    let (own, limit) = (get(&own, name), get(&limit, name));
+                    let what = format!(
+                        "{own} {name} in the quotas from {node} on, and {limit} {of}, at revision {revision}"
+                    );
+                    found.add(LIMIT, &what);
+                }
             }
         }
     }
 
-    /// The sum of a namespace and all below it.
-    fn below(&self, top: &str, of: impl Fn(&NativeQuota) -> &Amounts) -> Amounts {
-        let mut sum = Amounts::new();
-        for (namespace, quota) in &self.quotas {
-            if self.is_below(namespace, top) {
-                for (name, amount) in of(quota) {
-                    let before = get(&sum, name);
-                    sum.insert(name.clone(), before.checked_add(*amount).unwrap_or(before));
-                }
-            }
+    /// The most that people asked for a namespace and all below it, transfers included.
+    fn asked_for(&self, node: &str) -> Amounts {
+        let asked = self.asked.get(node).cloned().unwrap_or_default();
+        let brought = self.brought.get(node).into_iter().flat_map(BTreeMap::values);
+        brought.fold(asked, plus)
+    }
+
+    /// A namespace and all above it.
+    fn above(&self, namespace: &str) -> BTreeSet<String> {
+        let mut above = BTreeSet::new();
+        let mut at = namespace;
+        while above.insert(at.to_owned()) {
+            let Some((parent, _)) = self.nodes.get(at) else { break };
+            at = parent;
         }
-        sum
+        above
     }
 
     fn is_below(&self, namespace: &str, top: &str) -> bool {
@@ -185,6 +228,14 @@ impl Trees {
         }
         false
     }
+}
+
+/// Whether what was last asked for is there, as is said of a tree or a `Subnamespace`.
+fn is_ready(object: &Value) -> bool {
+    let status = &object["status"];
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    status["observedGeneration"] == object["metadata"]["generation"]
+        && conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// Whether what is asked for is refused for its quota.
@@ -210,6 +261,14 @@ pub(super) fn amounts(hard: &Value) -> Amounts {
 
 pub(super) fn get(amounts: &Amounts, name: &str) -> Quantity {
     amounts.get(name).copied().unwrap_or_default()
+}
+
+fn plus(mut sum: Amounts, more: &Amounts) -> Amounts {
+    for (name, amount) in more {
+        let before = get(&sum, name);
+        sum.insert(name.clone(), before.checked_add(*amount).unwrap_or(before));
+    }
+    sum
 }
 
 fn larger(one: &Amounts, other: &Amounts) -> Amounts {

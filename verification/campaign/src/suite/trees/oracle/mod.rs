@@ -23,10 +23,10 @@ pub(super) fn check(
 ) {
     consent::check(record, history, found);
     denied::check(record, history, found);
-    limits::check(record, found);
+    let trees = limits::check(record, found);
     namespaces::check(record, history, steps, found);
     once::check(record, history, found);
-    requests::check(record, history, found);
+    requests::check(record, history, &trees, found);
     rights::check(record, history, found);
     settled::check(record, history, found);
 }

@@ -1,5 +1,4 @@
-//! Whether people have, when all is done, what they asked for last, or cannot have it: by the allotments that are recorded, and by what
-//! native quotas have unused.
+//! Whether people have, when all is done, what they asked for last, or cannot have it: by what native quotas are, and have unused.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +6,11 @@ use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_sim::run::RunRecord;
 use serde_json::Value;
 
-use super::limits::{Amounts, amounts, get, refused};
+use super::limits::{Amounts, Trees, amounts, get, refused};
 use super::rule::{AS_REQUESTED, REFUSED};
 use crate::oracle::{Findings, History};
 
-pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
+pub(super) fn check(record: &RunRecord<'_>, history: &History, trees: &Trees, found: &mut Findings) {
     let Some(last) = record.changes.last().map(|change| change.revision) else { return };
     let given = given(record);
     for versions in history.all("subnamespaces") {
@@ -22,8 +21,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (parent, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
-        let (asked, has) =
-            (amounts(&object["spec"]["quota"]["hard"]), amounts(&object["status"]["allotment"]["hard"]));
+        let (asked, has) = (amounts(&object["spec"]["quota"]["hard"]), trees.has(&name));
         match object["status"]["phase"].as_str() {
             // What was transferred counts beside what was asked for.
             Some("Ready") if !given.contains(&name) => {
