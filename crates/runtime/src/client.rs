@@ -9,7 +9,7 @@
 
 mod config;
 mod layer;
-pub(crate) use layer::MAX_RESPONSE_BYTES;
+pub(crate) use layer::{MAX_RESPONSE_BYTES, ResourceName};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 
-use crate::client::MAX_RESPONSE_BYTES;
+use crate::client::{MAX_RESPONSE_BYTES, ResourceName};
 use crate::decode::{self, Page, Unreadable};
 use crate::error::chain;
 use crate::kind::Kind;
@@ -33,17 +33,25 @@ pub(crate) fn selector_parameter<K: Kind>() -> String {
     format!("&labelSelector={selector}")
 }
 
-/// The `Accept` header of a list of a kind; none for whole objects. A server that does not know this form answers with
-/// whole objects.
-fn list_form<K: Kind>() -> Option<&'static str> {
-    K::METADATA_ONLY
-        .then_some("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
+/// How a kind is asked for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Form {
+    /// The name of its resource.
+    resource: Option<ResourceName>,
+    /// The `Accept` header; none for whole objects. A server that does not know this form answers with whole objects.
+    accept: Option<&'static str>,
+}
+
+/// How a list of a kind is asked for.
+fn list_form<K: Kind>() -> Form {
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+    Form { resource: Some(ResourceName(K::RESOURCE)), accept: K::METADATA_ONLY.then_some(metadata) }
 }
 
 /// The same for one object, and for a watch.
-pub(crate) fn object_form<K: Kind>() -> Option<&'static str> {
-    K::METADATA_ONLY
-        .then_some("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json")
+pub(crate) fn object_form<K: Kind>() -> Form {
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
+    Form { resource: Some(ResourceName(K::RESOURCE)), accept: K::METADATA_ONLY.then_some(metadata) }
 }
 
 /// A GET of a path.
@@ -52,6 +60,13 @@ pub(crate) fn object_form<K: Kind>() -> Option<&'static str> {
 /// If it is no path of a URL.
 pub fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}
+
+/// A GET of a path of this kind.
+pub(crate) fn request_of<K: Kind>(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
+    let mut request = request(path)?;
+    request.extensions_mut().insert(ResourceName(K::RESOURCE));
+    Ok(request)
 }
 
 /// The position in a list that is being read.
@@ -99,13 +114,13 @@ pub async fn page_at<P>(
     cursor: &mut Cursor,
     decode: impl Fn(&[u8]) -> Result<(P, Option<String>), serde_json::Error>,
 ) -> Result<P, kube::Error> {
-    page_of(client, (path, "", None), cursor, decode).await
+    page_of(client, (path, "", Form::default()), cursor, decode).await
 }
 
 /// The next page of what is at a path with further parameters, in that form.
 async fn page_of<P>(
     client: &kube::Client,
-    (path, parameters, form): (&str, &str, Option<&str>),
+    (path, parameters, form): (&str, &str, Form),
     cursor: &mut Cursor,
     decode: impl Fn(&[u8]) -> Result<(P, Option<String>), serde_json::Error>,
 ) -> Result<P, kube::Error> {
@@ -138,14 +153,17 @@ async fn page_of<P>(
 
 /// The bytes of an answer as they came: `Client::request` makes two more copies of them, and logs all of it (the
 /// environment variables of pods, too) where it cannot be decoded.
-async fn body(client: &kube::Client, uri: &str, form: Option<&str>) -> Result<Bytes, kube::Error> {
+async fn body(client: &kube::Client, uri: &str, form: Form) -> Result<Bytes, kube::Error> {
     successful_body(client.send(get_request(uri, form)?).await?).await
 }
 
-fn get_request(uri: &str, form: Option<&str>) -> Result<Request<Body>, kube::Error> {
+fn get_request(uri: &str, form: Form) -> Result<Request<Body>, kube::Error> {
     let mut request = Request::get(uri);
-    if let Some(form) = form {
-        request = request.header(header::ACCEPT, form);
+    if let Some(resource) = form.resource {
+        request = request.extension(resource);
+    }
+    if let Some(accept) = form.accept {
+        request = request.header(header::ACCEPT, accept);
     }
     request.body(Body::empty()).map_err(kube::Error::HttpError)
 }
@@ -251,11 +269,7 @@ pub(crate) struct Lines {
 }
 
 /// Opens a watch of objects in this form.
-pub(crate) async fn lines(
-    client: &kube::Client,
-    uri: &str,
-    form: Option<&str>,
-) -> Result<Lines, kube::Error> {
+pub(crate) async fn lines(client: &kube::Client, uri: &str, form: Form) -> Result<Lines, kube::Error> {
     let mut request = get_request(uri, form)?;
     // Kubernetes 1.37 and later compress each event by itself, of which tower-http decodes the first alone.
     let identity = http::HeaderValue::from_static("identity");

@@ -8,7 +8,7 @@ use kube::core::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::client::{Clients, ambiguous};
+use crate::client::{Clients, ResourceName, ambiguous};
 use crate::error::chain;
 use crate::kind::Kind;
 use crate::leader::Permit;
@@ -135,7 +135,7 @@ pub async fn create<K: OwnKind>(
     let metadata = BodyMeta { name, namespace, uid: "", resource_version: "" };
     let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = spec_body::<K, _>(metadata, labels, spec)?;
-    send(clients, permit, (http::Method::POST, path), (JSON, body)).await.map(drop)
+    send::<K>(clients, permit, (http::Method::POST, path), (JSON, body)).await.map(drop)
 }
 
 /// Replaces labels and spec of one of our own objects that nobody else writes, if it is as it was read.
@@ -154,7 +154,7 @@ pub async fn replace<K: OwnKind>(
     };
     let path = format!("{}/{}?fieldManager={FIELD_MANAGER}", read::path::<K>(&object.namespace), object.name);
     let body = spec_body::<K, _>(metadata, labels, spec)?;
-    send(clients, permit, (http::Method::PUT, path), (JSON, body)).await.map(drop)
+    send::<K>(clients, permit, (http::Method::PUT, path), (JSON, body)).await.map(drop)
 }
 
 /// Deletes one of our own objects, if it is as it was read.
@@ -181,7 +181,7 @@ pub async fn apply<K: Kind>(
 ) -> Result<(), ApplyError> {
     let path = format!("{}/{name}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
-    let request = request((http::Method::PATCH, path), ("application/apply-patch+yaml", body))?;
+    let request = request::<K>((http::Method::PATCH, path), ("application/apply-patch+yaml", body))?;
     permit.client(clients).request_text(request).await?;
     Ok(())
 }
@@ -196,7 +196,7 @@ pub async fn create_object<K: Kind>(
 ) -> Result<K::Object, WriteError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
-    let created = send(clients, permit, (http::Method::POST, path), (JSON, body)).await?;
+    let created = send::<K>(clients, permit, (http::Method::POST, path), (JSON, body)).await?;
     Ok(read::decoded::<K>(created.as_bytes(), &K::Context::default())?)
 }
 
@@ -223,7 +223,7 @@ pub async fn merge<K: Kind>(
     }
     let path = format!("{}/{name}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = ("application/merge-patch+json", fields.to_string().into_bytes());
-    let written = send(clients, permit, (http::Method::PATCH, path), body).await?;
+    let written = send::<K>(clients, permit, (http::Method::PATCH, path), body).await?;
     Ok(read::decoded::<K>(written.as_bytes(), &K::Context::default())?)
 }
 
@@ -240,7 +240,7 @@ pub async fn delete_object<K: Kind>(
     });
     let path = format!("{}/{name}", read::path::<K>(namespace));
     let body = options.to_string().into_bytes();
-    send(clients, permit, (http::Method::DELETE, path), (JSON, body)).await.map(drop)
+    send::<K>(clients, permit, (http::Method::DELETE, path), (JSON, body)).await.map(drop)
 }
 
 /// Puts our [finalizer](FINALIZER) on one of our own objects, if it is as it was read. Returns the object as it is then.
@@ -282,7 +282,7 @@ async fn set_finalizer<K: OwnKind>(
     }
     // Caches do not keep the others, which have to stay. The revision is that of the object: they are as they were then.
     let path = format!("{}/{}", read::path::<K>(&object.namespace), object.name);
-    let answer = permit.client(clients).request_text(read::request(&path)?).await;
+    let answer = permit.client(clients).request_text(read::request_of::<K>(&path)?).await;
     let unread = |error: kube::Error| WriteError::Refused(format!("it could not be read: {}", chain(&error)));
     let answer = match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => return Err(WriteError::Gone),
@@ -305,7 +305,7 @@ async fn set_finalizer<K: OwnKind>(
         json!({"metadata": {"uid": uid, "resourceVersion": resource_version, "finalizers": all}}).to_string();
     let path = format!("{path}?fieldManager={FIELD_MANAGER}");
     let body = ("application/merge-patch+json", body.into_bytes());
-    let written = send(clients, permit, (http::Method::PATCH, path), body).await?;
+    let written = send::<K>(clients, permit, (http::Method::PATCH, path), body).await?;
     Ok(read::decoded::<K>(written.as_bytes(), &())?)
 }
 
@@ -324,21 +324,21 @@ fn spec_body<K: OwnKind, T: Serialize>(
 }
 
 /// Sends a request; what the API server answers.
-async fn send(
+async fn send<K: Kind>(
     clients: &Clients,
     permit: &Permit,
     target: (http::Method, String),
     content: (&str, Vec<u8>),
 ) -> Result<String, WriteError> {
-    Ok(permit.client(clients).request_text(request(target, content)?).await?)
+    Ok(permit.client(clients).request_text(request::<K>(target, content)?).await?)
 }
 
-fn request(
+fn request<K: Kind>(
     (method, path): (http::Method, String),
     (media_type, body): (&str, Vec<u8>),
 ) -> Result<Request<Vec<u8>>, WriteError> {
     let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, media_type);
-    request.body(body).map_err(|e| WriteError::Refused(e.to_string()))
+    request.extension(ResourceName(K::RESOURCE)).body(body).map_err(|e| WriteError::Refused(e.to_string()))
 }
 
 /// Replaces the status of one of our own objects, if nobody has changed the object since it was read. Returns the
@@ -379,7 +379,7 @@ pub async fn status<K: OwnKind>(
     } else {
         (http::Method::PUT, JSON)
     };
-    let answer = send(clients, permit, (method, path), (media_type, body)).await?;
+    let answer = send::<K>(clients, permit, (method, path), (media_type, body)).await?;
     let written = read::decoded::<K>(answer.as_bytes(), &())?;
     if *written.status != *status {
         // Going on would write the same again and again, and rely on what is not there.

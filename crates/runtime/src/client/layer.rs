@@ -218,7 +218,9 @@ pub(super) struct RequestInfo {
 impl RequestInfo {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let uri = request.uri();
-        let (resource, named) = resource_of(uri.path());
+        let (found, named) = resource_of(uri.path());
+        let of_kind = request.extensions().get::<ResourceName>().filter(|_| found == OTHER);
+        let resource = of_kind.map_or(found, |ResourceName(resource)| resource);
         let query = uri.query().unwrap_or_default();
         let watch =
             request.method() == Method::GET && query.split('&').any(|q| q == "watch=true" || q == "watch=1");
@@ -238,15 +240,19 @@ impl RequestInfo {
     }
 }
 
-const NONE: &str = "none";
+/// The resource of a request by the name that its [`Kind`](crate::kind::Kind) has, as an extension of the request. The layer itself
+/// knows the resources of Kubernetes alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResourceName(pub(crate) &'static str);
 
-/// The resources that have a label of their own; requests for others are counted together, so that the number of series is bounded.
+const NONE: &str = "none";
+/// The label of requests that name no resource that is known.
+const OTHER: &str = "other";
+
+/// The resources of Kubernetes that have a label of their own; requests for others that bring no [`ResourceName`] are counted
+/// together, so that the number of series is bounded.
 const RESOURCES: &[&str] = &[
-    "clusteraccesses",
-    "clusternamespacemanagers",
     "configmaps",
-    "coppiceconfigs",
-    "deletednamespaces",
     "cronjobs",
     "customresourcedefinitions",
     "daemonsets",
@@ -254,13 +260,10 @@ const RESOURCES: &[&str] = &[
     "events",
     "jobs",
     "leases",
-    "managednamespaces",
-    "namespacemanagers",
     "namespaces",
     "persistentvolumeclaims",
     "persistentvolumes",
     "pods",
-    "quotatransfers",
     "replicasets",
     "resourcequotas",
     "secrets",
@@ -270,7 +273,6 @@ const RESOURCES: &[&str] = &[
     "services",
     "statefulsets",
     "subjectaccessreviews",
-    "subnamespaces",
     "tokenreviews",
 ];
 
@@ -290,7 +292,7 @@ fn resource_of(path: &str) -> (&'static str, bool) {
             (resource, !name.is_empty())
         }
     };
-    (RESOURCES.iter().find(|known| **known == resource).copied().unwrap_or("other"), named)
+    (RESOURCES.iter().find(|known| **known == resource).copied().unwrap_or(OTHER), named)
 }
 
 /// The status codes that the API server uses have a label of their own.

@@ -15,7 +15,9 @@ use tower::BoxError;
 use super::layer::{NoResponse, RequestInfo};
 use super::{Clients, Deadlines, ambiguous, deadline};
 use crate::clock::Clock;
+use crate::kind::testing::Widgets;
 use crate::metrics::Metrics;
+use crate::read;
 use crate::server_clock::ServerClock;
 
 struct Setup {
@@ -232,6 +234,21 @@ async fn a_deadline_names_what_was_late() {
     let error =
         deadline("the lookup", Duration::from_millis(1500), std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.to_string(), "the lookup took longer than 1.5 s and was given up");
+}
+
+#[tokio::test]
+async fn requests_for_a_kind_are_counted_by_the_name_of_its_resource() {
+    let s = over(|_| async { Ok(Response::new(LayerResponse::from(OBJECT))) });
+    read::get::<Widgets>(&s.clients.reads, "", "x").await.unwrap();
+    let path = format!("{}/x", read::path::<Widgets>(""));
+    s.clients.reads.request_text(read::request(&path).unwrap()).await.unwrap();
+    let metrics = s.metrics.encode();
+    for line in [
+        r#"{client="reads",verb="get",resource="widgets",code="200"} 1"#,
+        r#"{client="reads",verb="get",resource="other",code="200"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
 }
 
 #[test]
