@@ -204,7 +204,7 @@ fn checks(schema: &Map<String, Value>, path: &str, node: &Node) -> Result<ValueC
         Some(pattern) => {
             let pattern = text(pattern, &at("pattern"))?;
             let compiled = pattern::compile(pattern)
-                .map_err(|problem| SchemaError::invalid(&at("pattern"), &problem))?;
+                .map_err(|problem| SchemaError::invalid(&at("pattern"), &problem.to_string()))?;
             Some((pattern.to_owned(), compiled)).filter(|(pattern, _)| !pattern.is_empty())
         }
         None => None,

@@ -5,6 +5,14 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use regex::Regex;
 
+/// Why a text is no regular expression.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub(crate) struct PatternError {
+    /// What is wrong with it, in one line.
+    problem: String,
+}
+
 /// So many patterns are remembered: more than all schemas and policies of an installation have.
 const MAX_REMEMBERED: usize = 1_000;
 
@@ -13,8 +21,8 @@ const MAX_REMEMBERED: usize = 1_000;
 ///
 /// # Errors
 ///
-/// What is wrong with the pattern, in one line.
-pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
+/// What is wrong with the pattern.
+pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, PatternError> {
     static REMEMBERED: LazyLock<Mutex<HashMap<String, Arc<Regex>>>> = LazyLock::new(Mutex::default);
     let remembered = || REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = remembered().get(pattern) {
@@ -30,11 +38,12 @@ pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
 
 /// Compiles a Go regular expression. The crates' languages differ: here `\d`, `\s`, `\w` and `\b` mean ASCII, and a class
 /// has no sets within it.
-fn compile_go(pattern: &str) -> Result<Regex, String> {
+fn compile_go(pattern: &str) -> Result<Regex, PatternError> {
     Regex::new(&translate(pattern)).map_err(|error| {
         // The crate draws its error; only the last line says what is wrong.
         let text = error.to_string();
-        text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        let problem = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        PatternError { problem }
     })
 }
 
@@ -148,6 +157,6 @@ mod tests {
 
     #[test]
     fn an_invalid_pattern_is_reported_in_one_line() {
-        assert_eq!(compile("a(").unwrap_err(), "unclosed group");
+        assert_eq!(compile("a(").unwrap_err().to_string(), "unclosed group");
     }
 }

@@ -18,6 +18,35 @@ pub(crate) struct Url {
     pub(crate) query: String,
 }
 
+/// Why a text is no URL, in the words of Go.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UrlError {
+    #[error("parse {}: {problem}", crate::go::quote(text))]
+    Parse { text: String, problem: Box<UrlError> },
+    #[error("net/url: invalid control character in URL")]
+    ControlCharacter,
+    #[error("empty url")]
+    Empty,
+    #[error("invalid URI for request")]
+    NotForRequest,
+    #[error("missing protocol scheme")]
+    NoScheme,
+    #[error("net/url: invalid userinfo")]
+    UserInfo,
+    #[error("invalid port {} after host", crate::go::quote(.0))]
+    Port(String),
+    #[error("invalid IP-literal")]
+    IpLiteral,
+    #[error("missing ']' in host")]
+    NoBracket,
+    #[error("invalid host: ParseAddr({}): unexpected character", crate::go::quote(.0))]
+    Address(String),
+    #[error("invalid character {} in host name", crate::go::quote(.0))]
+    HostCharacter(String),
+    #[error("invalid URL escape {}", crate::go::quote(.0))]
+    Escape(String),
+}
+
 /// What of a URL a text is, which decides what must be escaped in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
@@ -28,7 +57,7 @@ enum UrlPart {
 
 impl Url {
     /// A URL as `url()` makes it of a string: absolute, or a path from the root. The fragment is left out.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
         Self::parse_request(text)?;
         let without_fragment = text.split_once('#').map_or(text, |(before, _)| before);
         let parsed = Self::parts(without_fragment, false)?;
@@ -36,17 +65,17 @@ impl Url {
     }
 
     /// A URL as in a request: no fragment, so that a `#` is an ordinary character.
-    pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
-        let wrap = |problem: String| format!("parse {}: {problem}", crate::go::quote(text));
+    pub(crate) fn parse_request(text: &str) -> Result<Self, UrlError> {
+        let wrap = |problem| UrlError::Parse { text: text.to_owned(), problem: Box::new(problem) };
         Self::parts(text, true).map_err(wrap)
     }
 
-    fn parts(text: &str, is_request: bool) -> Result<Self, String> {
+    fn parts(text: &str, is_request: bool) -> Result<Self, UrlError> {
         if text.bytes().any(|b| b < b' ' || b == 0x7f) {
-            return Err("net/url: invalid control character in URL".to_owned());
+            return Err(UrlError::ControlCharacter);
         }
         if text.is_empty() && is_request {
-            return Err("empty url".to_owned());
+            return Err(UrlError::Empty);
         }
         let empty = String::new;
         let mut url =
@@ -65,7 +94,7 @@ impl Url {
                 return Ok(url);
             }
             if is_request {
-                return Err("invalid URI for request".to_owned());
+                return Err(UrlError::NotForRequest);
             }
         }
         let has_host =
@@ -128,12 +157,12 @@ impl Url {
     }
 }
 
-fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
     for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if index > 0 => {}
-            b':' if index == 0 => return Err("missing protocol scheme".to_owned()),
+            b':' if index == 0 => return Err(UrlError::NoScheme),
             b':' => return Ok((&text[..index], &text[index + 1..])),
             _ => break,
         }
@@ -142,7 +171,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// The host of `user:password@host:port`, with its port.
-fn host_of(scheme: &str, authority: &str) -> Result<String, String> {
+fn host_of(scheme: &str, authority: &str) -> Result<String, UrlError> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
@@ -151,34 +180,25 @@ fn host_of(scheme: &str, authority: &str) -> Result<String, String> {
     if let Some(user) = user {
         let valid = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
         if !user.chars().all(valid) {
-            return Err("net/url: invalid userinfo".to_owned());
+            return Err(UrlError::UserInfo);
         }
         unescape(user, UrlPart::Other)?;
     }
     Ok(host)
 }
 
-fn check_host(scheme: &str, host: &str) -> Result<String, String> {
-    let port_of = |text: &str| {
-        if is_port(text) {
-            Ok(())
-        } else {
-            Err(format!("invalid port {} after host", crate::go::quote(text)))
-        }
-    };
+fn check_host(scheme: &str, host: &str) -> Result<String, UrlError> {
+    let port_of = |text: &str| if is_port(text) { Ok(()) } else { Err(UrlError::Port(text.to_owned())) };
     match host.rfind('[') {
-        Some(1..) => return Err("invalid IP-literal".to_owned()),
+        Some(1..) => return Err(UrlError::IpLiteral),
         Some(_) => {
-            let Some(close) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
+            let Some(close) = host.rfind(']') else { return Err(UrlError::NoBracket) };
             port_of(&host[close + 1..])?;
             let name = &host[1..close];
             let (address, zone) = name.split_at(name.find("%25").unwrap_or(name.len()));
             let (address, zone) = (unescape(address, UrlPart::Host)?, unescape(zone, UrlPart::Zone)?);
             if address.parse::<Ipv6Addr>().is_err() || zone == "%" {
-                return Err(format!(
-                    "invalid host: ParseAddr({}): unexpected character",
-                    crate::go::quote(name)
-                ));
+                return Err(UrlError::Address(name.to_owned()));
             }
             return Ok(format!("[{address}{zone}]{}", &host[close + 1..]));
         }
@@ -201,25 +221,21 @@ fn may_stand_in_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
-fn unescape(text: &str, part: UrlPart) -> Result<String, String> {
+fn unescape(text: &str, part: UrlPart) -> Result<String, UrlError> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut index = 0;
     while let Some(byte) = bytes.get(index) {
         if *byte != b'%' {
             if part != UrlPart::Other && byte.is_ascii() && !may_stand_in_host(*byte) {
-                let shown = crate::go::quote(&char::from(*byte).to_string());
-                return Err(format!("invalid character {shown} in host name"));
+                return Err(UrlError::HostCharacter(char::from(*byte).to_string()));
             }
             out.push(*byte);
             index += 1;
             continue;
         }
         let escape = &bytes[index..bytes.len().min(index + 3)];
-        let wrong = || {
-            let shown = crate::go::quote(&String::from_utf8_lossy(escape));
-            Err(format!("invalid URL escape {shown}"))
-        };
+        let wrong = || Err(UrlError::Escape(String::from_utf8_lossy(escape).into_owned()));
         let digit = |i: usize| escape.get(i).and_then(|b| char::from(*b).to_digit(16));
         let (Some(high), Some(low)) = (digit(1), digit(2)) else { return wrong() };
         let Ok(decoded) = u8::try_from(high << 4 | low) else { return wrong() };

@@ -281,7 +281,7 @@ const CONVERSIONS: &[FunctionEntry] = &[
     }),
     ("matches", false, 2, |a| {
         let [Val::Str(text), Val::Str(pattern)] = a else { return Ok(None) };
-        let pattern = pattern::compile(pattern).map_err(Error::new)?;
+        let pattern = pattern::compile(pattern).map_err(|problem| Error::new(problem.to_string()))?;
         Ok(Some(Val::Bool(pattern.is_match(text))))
     }),
 ];

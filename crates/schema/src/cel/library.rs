@@ -9,13 +9,15 @@ use super::functions::{FunctionEntry, FunctionResult};
 use super::value::{Error, List, Map, Val};
 use crate::format::parse_ip;
 use crate::text::parse_cidr;
-use crate::url::Url;
+use crate::url::{Url, UrlError};
 
 pub(crate) const FUNCTIONS: &[FunctionEntry] = &[
     ("isURL", false, 1, |a| about_text(a, |text| Url::parse_request(text).is_ok())),
     ("url", false, 1, |a| {
         let [Val::Str(text)] = a else { return Ok(None) };
-        let wrap = |problem| Error::new(format!("URL parse error during conversion from string: {problem}"));
+        let wrap = |problem: UrlError| {
+            Error::new(format!("URL parse error during conversion from string: {problem}"))
+        };
         Ok(Some(Val::Url(Arc::new(Url::parse(text).map_err(wrap)?))))
     }),
     ("getScheme", true, 1, |a| of_url(a, |url| url.scheme.clone())),

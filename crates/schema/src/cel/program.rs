@@ -10,7 +10,32 @@ use regex::Regex;
 use super::functions::{self, Function};
 use super::names;
 use crate::node::{Entries, Node, Type};
-use crate::pattern;
+use crate::pattern::{self, PatternError};
+
+/// Why an expression does not compile.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompileError {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("a map cannot have fields")]
+    MapWithFields,
+    #[error("messages cannot be made")]
+    MakesMessage,
+    #[error("an expression is missing")]
+    Missing,
+    #[error("undeclared reference to '{0}'")]
+    Undeclared(String),
+    #[error("invalid matches argument: {0}")]
+    Pattern(#[from] PatternError),
+    #[error("unknown function {name} of {count} arguments")]
+    UnknownFunction { name: String, count: usize },
+    #[error("undefined field '{0}'")]
+    UndefinedField(String),
+    #[error("type 'dyn' has no field '{0}' that is always there")]
+    MaybeNoField(String),
+    #[error("type '{0}' does not support field selection")]
+    NoFields(&'static str),
+}
 
 /// A compiled expression.
 #[derive(Debug)]
@@ -92,10 +117,11 @@ struct Compiler<'n> {
     uses_old: bool,
 }
 
-/// Compiles an expression about values of this schema. The problem, if there is one, is described in a sentence.
-pub(crate) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<Program, String> {
+/// Compiles an expression about values of this schema.
+pub(crate) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<Program, CompileError> {
     let parsed = cel::Env::stdlib().compile(source).map_err(|errors| {
-        errors.errors.iter().map(|error| error.msg.clone()).collect::<Vec<_>>().join("; ")
+        let all: Vec<_> = errors.errors.iter().map(|error| error.msg.clone()).collect();
+        CompileError::Syntax(all.join("; "))
     })?;
     let old = Some(node).filter(|_| !optional_old);
     let scope = vec![("self".to_owned(), Some(node)), ("oldSelf".to_owned(), old)];
@@ -105,11 +131,11 @@ pub(crate) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<P
 }
 
 impl<'n> Compiler<'n> {
-    fn boxed(&mut self, ast: &IdedExpr) -> Result<Box<Expr>, String> {
+    fn boxed(&mut self, ast: &IdedExpr) -> Result<Box<Expr>, CompileError> {
         Ok(Box::new(self.expression(ast)?.0))
     }
 
-    fn expression(&mut self, ast: &IdedExpr) -> Result<(Expr, Known<'n>), String> {
+    fn expression(&mut self, ast: &IdedExpr) -> Result<(Expr, Known<'n>), CompileError> {
         let plain = |expr| Ok((expr, None));
         match &ast.expr {
             Ast::Literal(literal) => plain(constant(literal)),
@@ -128,19 +154,19 @@ impl<'n> Compiler<'n> {
                 let mut entries = Vec::with_capacity(map.entries.len());
                 for entry in &map.entries {
                     let EntryExpr::MapEntry(entry) = &entry.expr else {
-                        return Err("a map cannot have fields".to_owned());
+                        return Err(CompileError::MapWithFields);
                     };
                     let key = self.expression(&entry.key)?.0;
                     entries.push((key, self.expression(&entry.value)?.0, entry.optional));
                 }
                 plain(Expr::Map(entries))
             }
-            Ast::Struct(_) => Err("messages cannot be made".to_owned()),
-            Ast::Unspecified => Err("an expression is missing".to_owned()),
+            Ast::Struct(_) => Err(CompileError::MakesMessage),
+            Ast::Unspecified => Err(CompileError::Missing),
         }
     }
 
-    fn name(&mut self, name: &str) -> Result<(Expr, Known<'n>), String> {
+    fn name(&mut self, name: &str) -> Result<(Expr, Known<'n>), CompileError> {
         let name = name.trim_start_matches('.');
         if let Some(place) = self.scope.iter().rposition(|(known, _)| known == name) {
             self.uses_old |= place == 1;
@@ -148,11 +174,11 @@ impl<'n> Compiler<'n> {
         }
         match functions::type_named(name) {
             Some(name) => Ok((Expr::Type(name), None)),
-            None => Err(format!("undeclared reference to '{name}'")),
+            None => Err(CompileError::Undeclared(name.to_owned())),
         }
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Result<(Expr, Known<'n>), String> {
+    fn select(&mut self, select: &SelectExpr) -> Result<(Expr, Known<'n>), CompileError> {
         if let Some(name) = qualified(&select.operand).filter(|_| !select.test) {
             let name = format!("{name}.{}", select.field);
             if let Some(name) = functions::type_named(&name) {
@@ -168,7 +194,7 @@ impl<'n> Compiler<'n> {
         Ok(if select.test { (Expr::Has { of, name }, None) } else { (Expr::Field { of, name }, child) })
     }
 
-    fn call(&mut self, call: &CallExpr) -> Result<(Expr, Known<'n>), String> {
+    fn call(&mut self, call: &CallExpr) -> Result<(Expr, Known<'n>), CompileError> {
         let plain = |expr| Ok((expr, None));
         if let Some(target) = &call.target {
             return self.method(call, target);
@@ -202,7 +228,7 @@ impl<'n> Compiler<'n> {
         }
     }
 
-    fn method(&mut self, call: &CallExpr, target: &IdedExpr) -> Result<(Expr, Known<'n>), String> {
+    fn method(&mut self, call: &CallExpr, target: &IdedExpr) -> Result<(Expr, Known<'n>), CompileError> {
         // Such as sets.contains(a, b), if sets is no variable.
         let is_variable = |name: &String| {
             let first = name.split('.').next().unwrap_or_default();
@@ -217,16 +243,15 @@ impl<'n> Compiler<'n> {
         }
     }
 
-    fn both(&mut self, a: &IdedExpr, b: &IdedExpr) -> Result<Box<[Expr; 2]>, String> {
+    fn both(&mut self, a: &IdedExpr, b: &IdedExpr) -> Result<Box<[Expr; 2]>, CompileError> {
         Ok(Box::new([self.expression(a)?.0, self.expression(b)?.0]))
     }
 
-    fn matches(&mut self, text: &IdedExpr, regex: &IdedExpr) -> Result<(Expr, Known<'n>), String> {
+    fn matches(&mut self, text: &IdedExpr, regex: &IdedExpr) -> Result<(Expr, Known<'n>), CompileError> {
         let Ast::Literal(LiteralValue::String(regex)) = &regex.expr else {
             return self.function("matches", false, Some(text), std::slice::from_ref(regex));
         };
-        let pattern = pattern::compile(regex.inner())
-            .map_err(|problem| format!("invalid matches argument: {problem}"))?;
+        let pattern = pattern::compile(regex.inner())?;
         Ok((Expr::Matches { text: self.boxed(text)?, pattern }, None))
     }
 
@@ -236,17 +261,17 @@ impl<'n> Compiler<'n> {
         is_method: bool,
         target: Option<&IdedExpr>,
         arguments: &[IdedExpr],
-    ) -> Result<(Expr, Known<'n>), String> {
+    ) -> Result<(Expr, Known<'n>), CompileError> {
         let count = arguments.len() + usize::from(target.is_some());
         let Some((name, function)) = functions::find(name, is_method, count) else {
-            return Err(format!("unknown function {name} of {count} arguments"));
+            return Err(CompileError::UnknownFunction { name: name.to_owned(), count });
         };
         let arguments = target.into_iter().chain(arguments).map(|argument| Ok(self.expression(argument)?.0));
-        let arguments = arguments.collect::<Result<Vec<_>, String>>()?;
+        let arguments = arguments.collect::<Result<Vec<_>, CompileError>>()?;
         Ok((Expr::Call { function, name, arguments }, None))
     }
 
-    fn fold(&mut self, fold: &ComprehensionExpr) -> Result<(Expr, Known<'n>), String> {
+    fn fold(&mut self, fold: &ComprehensionExpr) -> Result<(Expr, Known<'n>), CompileError> {
         let (range, known) = self.expression(&fold.iter_range)?;
         let start = self.expression(&fold.accu_init)?.0;
         let depth = self.scope.len();
@@ -267,16 +292,13 @@ impl<'n> Compiler<'n> {
 }
 
 /// The schema of a field. A name that cannot be there is a mistake of the rule.
-fn field<'n>(node: &'n Node, name: &str) -> Result<&'n Node, String> {
-    let unknown = || format!("undefined field '{name}'");
+fn field<'n>(node: &'n Node, name: &str) -> Result<&'n Node, CompileError> {
+    let unknown = || CompileError::UndefinedField(name.to_owned());
     if node.int_or_string {
-        return Err(format!("type 'dyn' has no field '{name}' that is always there"));
+        return Err(CompileError::MaybeNoField(name.to_owned()));
     }
     if node.kind != Some(Type::Object) {
-        return Err(format!(
-            "type '{}' does not support field selection",
-            node.kind.map_or("unknown", Type::as_str)
-        ));
+        return Err(CompileError::NoFields(node.kind.map_or("unknown", Type::as_str)));
     }
     if !node.is_object() {
         return match &node.entries {

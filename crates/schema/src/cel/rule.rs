@@ -49,7 +49,7 @@ impl ValidationRule {
             compile(source, node, optional_old).map_err(|problem| SchemaError::Rule {
                 path: format!("{at}.{keyword}"),
                 rule: source.to_owned(),
-                problem,
+                problem: problem.to_string(),
             })
         };
         let compiled = program("rule", source)?;
