@@ -17,7 +17,7 @@ use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
 
 use crate::delete::{self, DeleteError, DeletionOutcome};
-use crate::deletion_record::{self, StoredRecord};
+use crate::deletion_record::{self, StoreRecordError, StoredRecord};
 use crate::governor::{Governor, Reservation, ReservationError};
 
 /// The namespace changes under our hands, or is read too slowly, at most this often before the attempt counts as failed.
@@ -118,8 +118,41 @@ pub enum Stopped<O, I> {
     NotLeading,
     /// It could not be reserved.
     NotReserved(O, ReservationError),
-    /// An attempt failed; why, in a sentence.
-    Failed(O, String),
+    /// An attempt failed.
+    Failed(O, AttemptError),
+}
+
+/// Why an attempt to delete a namespace failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AttemptError {
+    /// Its record could not be stored.
+    #[error("not deleted: its record, DeletedNamespace/{decision}, is not stored: {error}")]
+    NotStored {
+        /// The id of the decision.
+        decision: String,
+        /// Why.
+        error: StoreRecordError,
+    },
+    /// The request failed.
+    #[error(transparent)]
+    Request(DeleteError),
+    /// It was given up.
+    #[error("not deleted: {0}")]
+    GivenUp(WhyGivenUp),
+}
+
+/// Why an attempt was given up before it had an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhyGivenUp {
+    /// The reservation was too old when it could be used.
+    #[error("the API server took too long to record the reservation")]
+    ReservationTooOld,
+    /// The facts were too old when they could be used.
+    #[error("the API server took too long to answer what it rests on")]
+    FactsTooOld,
+    /// The namespace was never as it had been read.
+    #[error("the namespace changed between reading and deleting it")]
+    NamespaceChanged,
 }
 
 /// How a decision to delete was carried out.
@@ -152,14 +185,14 @@ pub async fn delete_namespace<D: Decision>(
     decision: &D,
 ) -> Result<(Deleted, D::Observation), StoppedOf<D>> {
     let Authorized { mut observation, record, mut reservation } = authorize(context, decision).await?;
-    let mut lost = "the API server took too long to record the reservation";
+    let mut why = WhyGivenUp::ReservationTooOld;
     for _ in 0..MAX_ATTEMPTS {
         let Some(namespace) = observation.namespace() else { return Err(Stopped::NoNamespace) };
         if reservation.age() > MAX_RESERVATION_AGE {
             break;
         }
         if observation.age() > MAX_FACT_AGE {
-            lost = "the API server took too long to answer what it rests on";
+            why = WhyGivenUp::FactsTooOld;
         } else {
             let settings = observation.settings();
             let StepContext { clients, permit, .. } = context;
@@ -167,16 +200,16 @@ pub async fn delete_namespace<D: Decision>(
                 Ok(DeletionOutcome::Done(now)) => return Ok((Deleted::Accepted(now), observation)),
                 Ok(DeletionOutcome::AlreadyGone) => return Ok((Deleted::AlreadyGone, observation)),
                 Ok(DeletionOutcome::Changed(unused)) => {
-                    lost = "the namespace changed between reading and deleting it";
+                    why = WhyGivenUp::NamespaceChanged;
                     reservation = *unused;
                 }
                 Err(DeleteError::NotLeading(_)) => return Err(Stopped::NotLeading),
-                Err(error) => return Err(Stopped::Failed(observation, error.to_string())),
+                Err(error) => return Err(Stopped::Failed(observation, AttemptError::Request(error))),
             }
         }
         observation = decision.reverify(Some(&reservation)).await.map_err(Stopped::Interrupted)?;
     }
-    Err(Stopped::Failed(observation, format!("not deleted: {lost}")))
+    Err(Stopped::Failed(observation, AttemptError::GivenUp(why)))
 }
 
 /// Everything that a deletion needs. The record and the fresh reads come before the reservation, so that neither a record that
@@ -210,8 +243,7 @@ pub async fn authorize<D: Decision>(
     let record = match stored {
         Ok(record) => record,
         Err(error) => {
-            let id = &intent.id;
-            let error = format!("not deleted: its record, DeletedNamespace/{id}, is not stored: {error}");
+            let error = AttemptError::NotStored { decision: intent.id.clone(), error };
             return Err(Stopped::Failed(observation, error));
         }
     };

@@ -180,7 +180,7 @@ async fn carry_out_by(
         Stopped::NoNamespace => "no namespace".to_owned(),
         Stopped::NotLeading => "not leading".to_owned(),
         Stopped::NotReserved(_, error) => error.to_string(),
-        Stopped::Failed(_, error) => error,
+        Stopped::Failed(_, error) => error.to_string(),
     });
     let requests = requests.lock().unwrap().iter().map(|sent| sent.method.to_string()).collect();
     (result, requests)

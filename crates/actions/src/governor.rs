@@ -58,7 +58,7 @@ impl Reservation {
     ) -> Result<(), ReservationError> {
         let started = Instant::now();
         let settings = read_settings(clients).await?;
-        settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_owned()))?;
+        settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_string()))?;
         // One that has opened since stops the step, too.
         self.budget.breaker.clone_from(&settings.status.governor.breaker);
         (self.settings, self.started) = (settings, started);
@@ -187,7 +187,7 @@ async fn reserve(
             Some(settings) => settings,
             None => read_settings(clients).await?,
         };
-        let spec = settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_owned()))?;
+        let spec = settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_string()))?;
         let before = &settings.status.governor;
         let answer = governor::reserve(&spec.governor, before, share, now, steps);
         if answer.granted > 0 || answer.budget != *before {

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod cluster_manager;
 pub mod condition;
 pub mod config;
+pub mod decode_error;
 pub mod deleted_namespace;
 pub mod health;
 pub mod identity;
@@ -33,6 +34,7 @@ pub use cluster_manager::{
     ClusterNamespaceManager, ClusterNamespaceManagerSpec, ClusterNamespaceManagerStatus,
 };
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
+pub use decode_error::DecodeError;
 pub use deleted_namespace::{DeletedNamespace, DeletedNamespaceSpec, DeletedNamespaceStatus, DeletionPhase};
 pub use health::{FailingObject, HealthReason, HealthRecord, HealthSpec, HealthState};
 pub use limits::Limits;

@@ -3,7 +3,7 @@
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::{
-    ClusterNamespaceManagerStatus, CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec,
+    ClusterNamespaceManagerStatus, CoppiceConfigSpec, CoppiceConfigStatus, DecodeError, DeletedNamespaceSpec,
     DeletedNamespaceStatus, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus,
 };
 use coppice_lifecycle::ValidSpec;
@@ -23,11 +23,11 @@ use serde::de::DeserializeOwned;
 pub(crate) struct Object<S, T> {
     pub(crate) meta: ObjectMeta,
     /// Its spec, or why it cannot be understood.
-    pub(crate) spec: Result<S, String>,
+    pub(crate) spec: Result<S, DecodeError>,
     /// Its status; the default if there is none or it cannot be understood.
     pub(crate) status: T,
     /// Why the status cannot be understood, if so.
-    pub(crate) status_error: Option<String>,
+    pub(crate) status_error: Option<DecodeError>,
 }
 
 /// A `NamespaceManager`.
@@ -57,13 +57,13 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
         let wire: Wire = serde_json::from_value(value)?;
         let status = match wire.status {
             serde_json::Value::Null => Ok(T::default()),
-            value => serde_json::from_value(value).map_err(|e| format!("status cannot be understood: {e}")),
+            value => serde_json::from_value(value).map_err(|e| DecodeError::Status { why: e.to_string() }),
         };
         let (status, status_error) = match status {
             Ok(status) => (status, None),
             Err(error) => (T::default(), Some(error)),
         };
-        let spec = serde_json::from_value(wire.spec).map_err(|e| format!("spec cannot be understood: {e}"));
+        let spec = serde_json::from_value(wire.spec).map_err(|e| DecodeError::Spec { why: e.to_string() });
         Ok(Self { meta: wire.metadata, spec, status, status_error })
     }
 }
@@ -93,7 +93,7 @@ impl ClusterManager {
             uid: self.meta.uid.as_deref().unwrap_or_default(),
             generation: self.meta.generation.unwrap_or_default(),
             terminating: self.meta.deletion_timestamp.is_some(),
-            spec: self.spec.as_ref().map_err(String::as_str),
+            spec: self.spec.as_ref(),
         }
     }
 }
@@ -116,7 +116,7 @@ impl NamespaceRecord {
             uid: self.meta.uid.as_deref().unwrap_or_default(),
             generation: self.meta.generation.unwrap_or_default(),
             terminating: self.meta.deletion_timestamp.is_some(),
-            spec: self.spec.as_ref().map_err(String::as_str),
+            spec: self.spec.as_ref(),
             status: &self.status,
         }
     }

@@ -1,7 +1,7 @@
 //! The records of deleted namespaces: `DeletedNamespace`.
 
-use coppice_api::DeletedNamespace;
 use coppice_api::names::{GROUP, LABEL_NAMESPACE};
+use coppice_api::{DecodeError, DeletedNamespace};
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -48,8 +48,8 @@ pub(crate) fn phase(record: &DeletedRecord) -> Option<&'static str> {
 }
 
 /// What cannot be understood of it.
-pub(crate) fn problem(record: &DeletedRecord) -> Option<&str> {
-    record.spec.as_ref().err().or(record.status_error.as_ref()).map(String::as_str)
+pub(crate) fn problem(record: &DeletedRecord) -> Option<&DecodeError> {
+    record.spec.as_ref().err().or(record.status_error.as_ref())
 }
 
 /// How kubectl names a record.

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use coppice_api::condition::{READY, find};
 use coppice_api::names::{ANNOTATION_LEDGER, LABEL_TREE, TREE_QUOTA_NAME};
-use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus, SubnamespaceSpec, SubnamespaceStatus};
+use coppice_api::{
+    DecodeError, NamespaceTreeSpec, NamespaceTreeStatus, SubnamespaceSpec, SubnamespaceStatus,
+};
 use coppice_hierarchy::{Ledger, Resources};
 use coppice_quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -284,9 +286,14 @@ fn resources(hard: &BTreeMap<String, Quantity>) -> Option<Resources> {
 }
 
 /// Reason and message of what is not ready.
-fn why(ready: Option<&Condition>, is_ready: bool, error: Option<&String>, kind: &str) -> (String, String) {
+fn why(
+    ready: Option<&Condition>,
+    is_ready: bool,
+    error: Option<&DecodeError>,
+    kind: &str,
+) -> (String, String) {
     match (ready, error) {
-        (_, Some(error)) => (String::new(), error.clone()),
+        (_, Some(error)) => (String::new(), error.to_string()),
         (_, None) if is_ready => (String::new(), String::new()),
         (Some(ready), None) => (ready.reason.clone(), ready.message.clone()),
         (None, None) => {

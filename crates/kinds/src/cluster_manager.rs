@@ -31,6 +31,6 @@ pub fn cluster_manager_facts(manager: &ClusterManager) -> ClusterManagerFacts<'_
         uid: &manager.uid,
         generation: manager.generation,
         terminating: manager.terminating,
-        spec: manager.spec.as_deref().map_err(String::as_str),
+        spec: manager.spec.as_deref(),
     }
 }

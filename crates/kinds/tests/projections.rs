@@ -176,7 +176,7 @@ fn an_undecodable_manager_exists_and_has_no_policies() {
     let spec =
         json!({"policies": [{"name": long, "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}}]});
     let manager = read::<Managers>(&json!({"metadata": {"name": "m"}, "spec": spec})).object.unwrap();
-    let why = manager.decoded().unwrap_err();
+    let why = manager.decoded().unwrap_err().to_string();
     assert!(
         why.starts_with("spec has 200")
             && why.ends_with("bytes, more than the 131072 that are read: shorten it"),
@@ -185,7 +185,7 @@ fn an_undecodable_manager_exists_and_has_no_policies() {
     // What a tenant wrote is not quoted at any length.
     let manager =
         read::<Managers>(&json!({"metadata": {"name": "m"}, "spec": "y".repeat(100_000)})).object.unwrap();
-    assert!(manager.decoded().unwrap_err().len() < 300);
+    assert!(manager.decoded().unwrap_err().to_string().len() < 300);
 }
 
 #[test]

@@ -10,9 +10,9 @@ pub(crate) use decide::earlier;
 pub(crate) use status::UNKNOWN;
 pub use steady::{Steady, steady};
 
-use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Intent, NamespaceManagerStatus, Phase, PolicyStatus, ScaleDown, Verdict};
+use coppice_api::{DecodeError, Reason};
 use coppice_destination::{AllowList, Destination};
 use jiff::Timestamp;
 
@@ -44,7 +44,7 @@ pub struct ManagerFacts<'a> {
     /// Whether it is being deleted itself.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a ValidSpec, &'a str>,
+    pub spec: Result<&'a ValidSpec, &'a DecodeError>,
     /// Its status.
     pub status: &'a NamespaceManagerStatus,
 }
@@ -203,7 +203,7 @@ fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let spec = match observed.manager.spec {
         Ok(spec) => spec,
         Err(why) => {
-            let refusal = Refusal { reason: Reason::InvalidSpec, message: why.to_owned() };
+            let refusal = Refusal { reason: Reason::InvalidSpec, message: why.to_string() };
             return builder.refused(&refusal);
         }
     };

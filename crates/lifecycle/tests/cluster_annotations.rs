@@ -1,7 +1,7 @@
 //! Cluster managers that select by annotations, and by alternatives.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use coppice_api::{CoppiceConfigSpec, Labels, Reason};
+use coppice_api::{CoppiceConfigSpec, DecodeError, Labels, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::selection::{Criterion, Selection, SelectorPart, contest, selects};
@@ -166,7 +166,8 @@ fn who_governs_is_known_if_what_was_not_read_cannot_change_it() {
     let known = contest(one, &namespace(&unread, &[])).unwrap();
     assert_eq!((known.winner.unwrap().name, known.complete), ("a", false), "it would come after the winner");
     assert!(contest([facts("b", &after)], &namespace(&unread, &[])).is_err(), "it may govern");
-    let broken = ClusterManagerFacts { spec: Err("bad"), ..facts("c", &by_names) };
+    let bad = DecodeError::Spec { why: "bad".to_owned() };
+    let broken = ClusterManagerFacts { spec: Err(&bad), ..facts("c", &by_names) };
     let unknown = contest([facts("b", &before), broken], &namespace(&unread, &[])).unwrap_err();
     assert_eq!(unknown.reason(), Reason::InvalidSpec);
 }

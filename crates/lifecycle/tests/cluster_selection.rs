@@ -4,7 +4,7 @@
 use coppice_api::cluster_manager::{DueCounts, GovernedBy, NamespaceCounts, PolicyDue};
 use coppice_api::health::HealthReason;
 use coppice_api::managed_namespace::GoverningManager;
-use coppice_api::{CoppiceConfigSpec, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus};
+use coppice_api::{CoppiceConfigSpec, DecodeError, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::selection::{Criterion, Selection, SelectorPart, contest, selects};
@@ -105,15 +105,16 @@ fn who_enforces_comes_first_then_priority_then_the_selector_then_the_name() {
 #[test]
 fn where_one_cannot_be_understood_nobody_knows_who_governs() {
     let good = manager("{selector: {names: ['*']}}");
+    let bad = DecodeError::Spec { why: "bad".to_owned() };
     let facts =
         |spec, terminating| ClusterManagerFacts { name: "x", uid: "x", generation: 1, terminating, spec };
     let namespace = namespace("ci-1", &[]);
-    let unknown = contest([facts(Ok(&good), false), facts(Err("bad"), false)], &namespace).unwrap_err();
+    let unknown = contest([facts(Ok(&good), false), facts(Err(&bad), false)], &namespace).unwrap_err();
     assert_eq!(
         unknown.to_string(),
-        "which cluster manager governs the namespace is not known: ClusterNamespaceManager x cannot be understood: bad"
+        "which cluster manager governs the namespace is not known: ClusterNamespaceManager x cannot be understood: spec cannot be understood: bad"
     );
-    let deleted = contest([facts(Err("bad"), true), facts(Ok(&good), true)], &namespace).unwrap();
+    let deleted = contest([facts(Err(&bad), true), facts(Ok(&good), true)], &namespace).unwrap();
     assert!(deleted.winner.is_none(), "the policies of one that is being deleted do not apply");
 }
 

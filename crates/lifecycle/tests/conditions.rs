@@ -5,9 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use coppice_api::Reason;
 use coppice_api::condition::{ACCEPTED, FIRED, READY};
 use coppice_api::manager::Phase;
+use coppice_api::{DecodeError, Reason};
 use coppice_lifecycle::record::StepOutcome;
 use support::{Scene, at};
 
@@ -102,7 +102,7 @@ fn what_cannot_be_known_is_unknown() {
 #[test]
 fn a_spec_that_cannot_be_understood_is_refused_before_its_namespace_is_seen() {
     let mut scene = Scene::policy(TTL, "{delete: {}}");
-    (scene.unseen, scene.undecodable) = (true, Some("spec cannot be understood: odd".to_owned()));
+    (scene.unseen, scene.undecodable) = (true, Some(DecodeError::Spec { why: "odd".to_owned() }));
     scene.settle(10);
     let refused = ("False", "InvalidSpec");
     assert_eq!((scene.phase(), conditions(&scene)), (Phase::Refused, [refused, NOT_FIRED, refused]));

@@ -4,7 +4,7 @@
 mod support;
 
 use coppice_api::condition::ACCEPTED;
-use coppice_api::{Reason, condition};
+use coppice_api::{DecodeError, Reason, condition};
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::plan::Step;
 use coppice_lifecycle::record::StepOutcome;
@@ -140,19 +140,19 @@ fn only_an_enforcing_cluster_manager_that_governs_the_namespace_limits_it() {
 fn while_limits_are_not_known_nothing_is_done() {
     for then in ["{delete: {}}", "{scaleDown: {}}", "{webhook: {url: 'http://a.team-a.svc/x'}}"] {
         let mut scene = Scene::policy("{ttl: {after: 1h}}", then);
-        scene.cluster_managers = vec![("new".to_owned(), Err("unknown field `later`".to_owned()))];
+        scene.cluster_managers = unknown();
         assert_eq!(scene.settle(7200).step, None, "{then}");
         assert_eq!(scene.next_reason(), "LimitsUnknown");
         assert_eq!(scene.condition(ACCEPTED), ("Unknown", "LimitsUnknown"));
         assert_eq!(scene.ready(), ("Unknown", "LimitsUnknown"));
         assert!(accepted(&scene).2.ends_with(
             "is not known: which cluster manager governs the namespace is not known: ClusterNamespaceManager new cannot be \
-             understood: unknown field `later`"
+             understood: spec cannot be understood: unknown field `later`"
         ));
         scene.cluster_managers.clear();
         assert!(scene.settle(7201).step.is_some(), "{then}");
         // What was decided before waits, too.
-        scene.cluster_managers = vec![("new".to_owned(), Err("unknown field `later`".to_owned()))];
+        scene.cluster_managers = unknown();
         assert_eq!(scene.settle(7202).step, None, "{then}");
         assert_eq!(scene.next_reason(), "LimitsUnknown");
         assert!(scene.status.steps.intent.is_some());
@@ -175,8 +175,8 @@ fn a_limit_that_comes_or_goes_arms_nothing() {
     }
 }
 
-fn unknown() -> Vec<(String, Result<ValidClusterManager, String>)> {
-    vec![("new".to_owned(), Err("unknown field `later`".to_owned()))]
+fn unknown() -> Vec<(String, Result<ValidClusterManager, DecodeError>)> {
+    vec![("new".to_owned(), Err(DecodeError::Spec { why: "unknown field `later`".to_owned() }))]
 }
 
 #[test]

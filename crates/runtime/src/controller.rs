@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::leader::{Gate, LeaderState};
 use crate::metrics::ControllerMetrics;
 use crate::queue::{Depths, Queue, QueueKey, QueueObserver, QueueSettings, ReconcileResult, RunOutcome};
-use crate::readiness::{Check, Readiness};
+use crate::readiness::{Check, CheckError, Readiness};
 use crate::watches::{Subscription, WatchEnvironment, WatchRunner, Watches};
 
 /// A queue whose first key has waited for this long is stuck.
@@ -222,11 +222,7 @@ impl<C: Controller> Slot<C> {
         let queue = self.queue.clone();
         self.readiness.register_liveness(format!("queue: {}", C::NAME), move || {
             let lag = queue.lag();
-            if lag < STUCK_AFTER {
-                Ok(())
-            } else {
-                Err(format!("the first in the queue has waited for {} s", lag.as_secs()))
-            }
+            if lag < STUCK_AFTER { Ok(()) } else { Err(CheckError::Stuck { lag }) }
         });
         let observer = Observer { controller: Arc::clone(&self.controller), metrics: self.metrics.clone() };
         let drained = self.queue.run(process, observer, stop).await;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use coppice_api::DecodeError;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::Serialize;
@@ -57,12 +58,12 @@ pub struct Object<S, T, A = NoAnnotations> {
     pub has_finalizer: bool,
     /// What is kept of its annotations.
     pub annotations: A,
-    /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
-    pub spec: Result<Arc<S>, String>,
+    /// Its spec, or why it cannot be understood.
+    pub spec: Result<Arc<S>, DecodeError>,
     /// Its status; the default if there is none or it cannot be understood.
     pub status: Box<T>,
     /// Why the status cannot be understood, if so: nothing is done then, since it says what has been done.
-    pub status_error: Option<String>,
+    pub status_error: Option<DecodeError>,
 }
 
 /// An object of one of our own kinds on the wire.
@@ -89,16 +90,16 @@ impl<S, T, A> Object<S, T, A> {
     /// Its spec, if that and its status can be understood; otherwise why not.
     ///
     /// # Errors
-    /// The reason, for people.
-    pub fn decoded(&self) -> Result<&S, &str> {
+    /// The reason.
+    pub fn decoded(&self) -> Result<&S, &DecodeError> {
         self.decoded_shared().map(|spec| &**spec)
     }
 
     /// The same, for what keeps it.
     ///
     /// # Errors
-    /// The reason, for people.
-    pub fn decoded_shared(&self) -> Result<&Arc<S>, &str> {
+    /// The reason.
+    pub fn decoded_shared(&self) -> Result<&Arc<S>, &DecodeError> {
         match (&self.spec, &self.status_error) {
             (Err(error), _) | (_, Some(error)) => Err(error),
             (Ok(spec), None) => Ok(spec),
@@ -117,8 +118,9 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T
         let meta = wire.metadata;
         let status = match wire.status {
             None => Ok(T::default()),
-            Some(raw) => serde_json::from_str(raw.get())
-                .map_err(|e| format!("status cannot be understood: {}", short_error(&e))),
+            Some(raw) => {
+                serde_json::from_str(raw.get()).map_err(|e| DecodeError::Status { why: short_error(&e) })
+            }
         };
         let (status, status_error) = match status {
             Ok(status) => (status, None),
@@ -126,14 +128,9 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T
         };
         let spec = wire.spec.as_ref().map_or("null", |raw| raw.get());
         let spec = if spec.len() > max_spec_bytes {
-            Err(format!(
-                "spec has {} bytes, more than the {max_spec_bytes} that are read: shorten it",
-                spec.len()
-            ))
+            Err(DecodeError::SpecTooLarge { bytes: spec.len(), max: max_spec_bytes })
         } else {
-            serde_json::from_str(spec)
-                .map(Arc::new)
-                .map_err(|e| format!("spec cannot be understood: {}", short_error(&e)))
+            serde_json::from_str(spec).map(Arc::new).map_err(|e| DecodeError::Spec { why: short_error(&e) })
         };
         Self {
             namespace: meta.namespace,
@@ -160,6 +157,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T
         if object_ref.name.is_empty() {
             return Err(Unreadable::undecodable("".into(), why));
         }
+        let error = DecodeError::Object { why: why.to_owned() };
         Ok(Self {
             namespace: object_ref.namespace,
             name: object_ref.name,
@@ -171,9 +169,9 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T
             terminating: false,
             has_finalizer: false,
             annotations: A::default(),
-            spec: Err(format!("the object cannot be understood: {why}")),
+            spec: Err(error.clone()),
             status: Box::default(),
-            status_error: Some(format!("the object cannot be understood: {why}")),
+            status_error: Some(error),
         })
     }
 }

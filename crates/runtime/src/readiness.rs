@@ -3,20 +3,41 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The checks behind readiness and liveness. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(Arc<Mutex<Checks>>);
 
+/// Why a check fails.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    /// What it is about has not started.
+    #[error("not started yet")]
+    NotStarted,
+    /// It is not ready, or no longer.
+    #[error("{why}")]
+    NotReady {
+        /// A sentence.
+        why: String,
+    },
+    /// Nothing has been taken from a queue for too long.
+    #[error("the first in the queue has waited for {} s", lag.as_secs())]
+    Stuck {
+        /// How long.
+        lag: Duration,
+    },
+}
+
 #[derive(Debug, Default)]
 struct Checks {
     /// Ready, or why not.
-    ready: BTreeMap<String, Result<(), String>>,
+    ready: BTreeMap<String, Result<(), CheckError>>,
     live: BTreeMap<String, Probe>,
     shutting_down: bool,
 }
 
-struct Probe(Arc<dyn Fn() -> Result<(), String> + Send + Sync>);
+struct Probe(Arc<dyn Fn() -> Result<(), CheckError> + Send + Sync>);
 
 impl std::fmt::Debug for Probe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,7 +62,7 @@ impl Readiness {
     pub fn register(&self, name: impl Into<String>) -> Check {
         let name = name.into();
         let check = Check { readiness: self.clone(), name: name.as_str().into() };
-        self.checks().ready.insert(name, Err("not started yet".to_owned()));
+        self.checks().ready.insert(name, Err(CheckError::NotStarted));
         check
     }
 
@@ -55,7 +76,7 @@ impl Readiness {
     pub fn register_liveness(
         &self,
         name: impl Into<String>,
-        probe: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        probe: impl Fn() -> Result<(), CheckError> + Send + Sync + 'static,
     ) {
         self.checks().live.insert(name.into(), Probe(Arc::new(probe)));
     }
@@ -122,10 +143,10 @@ impl Check {
 
     /// It is not ready, or no longer: why, in a sentence.
     pub fn not_ready(&self, why: &str) {
-        self.set(Err(why.to_owned()));
+        self.set(Err(CheckError::NotReady { why: why.to_owned() }));
     }
 
-    fn set(&self, state: Result<(), String>) {
+    fn set(&self, state: Result<(), CheckError>) {
         if let Some(known) = self.readiness.checks().ready.get_mut(&*self.name) {
             *known = state;
         }
@@ -144,7 +165,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn of(checks: impl Iterator<Item = (String, Result<(), String>)>) -> Self {
+    fn of(checks: impl Iterator<Item = (String, Result<(), CheckError>)>) -> Self {
         let mut report = Self { ok: true, failing: String::new(), all: String::new() };
         for (name, state) in checks {
             match state {
@@ -166,7 +187,9 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::Readiness;
+    use std::time::Duration;
+
+    use super::{CheckError, Readiness};
 
     /// The lines of what is not ready; nothing if all is.
     fn failing(readiness: &Readiness) -> Option<String> {
@@ -213,7 +236,8 @@ mod tests {
     fn alive_is_unless_a_probe_fails() {
         let readiness = Readiness::new();
         assert!(readiness.live().ok);
-        readiness.register_liveness("queue", || Err("stuck for 600 s".to_owned()));
-        assert_eq!(readiness.live().failing, "queue: stuck for 600 s\n");
+        readiness.register_liveness("queue", || Err(CheckError::Stuck { lag: Duration::from_mins(10) }));
+        let stuck = "queue: the first in the queue has waited for 600 s\n";
+        assert_eq!(readiness.live().failing, stuck);
     }
 }

@@ -7,6 +7,7 @@ pub mod admission;
 mod allotment;
 mod context;
 mod copies;
+mod error;
 mod metadata;
 mod metrics;
 pub mod namespace_tree;

@@ -183,7 +183,7 @@ impl Controller for ClusterAccessController {
         let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
         let Some(cached) = self.accesses.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
         if let Err(error) = cached.decoded() {
-            report::not_understood(&key, error);
+            report::not_understood(&key, &error.to_string());
             let is_kept = cached.terminating && cached.has_finalizer;
             return if is_kept { forget::forget(&self, &permit, &key).await } else { ReconcileResult::Done };
         }

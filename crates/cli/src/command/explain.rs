@@ -378,13 +378,15 @@ fn stops(
     let mut add = |reason: Reason, message: String| {
         stops.push(BlockingCondition { reason: reason.to_string(), message });
     };
-    let Ok(spec) = &manager.spec else {
-        let message = manager.spec.as_ref().err().cloned().unwrap_or_default();
-        add(Reason::InvalidSpec, message);
-        return stops;
+    let spec = match &manager.spec {
+        Ok(spec) => spec,
+        Err(error) => {
+            add(Reason::InvalidSpec, error.to_string());
+            return stops;
+        }
     };
     if let Some(error) = &manager.status_error {
-        add(Reason::InvalidSpec, error.clone());
+        add(Reason::InvalidSpec, error.to_string());
     }
     let facts = cluster_snapshot.namespaces.get(manager.namespace());
     if facts.is_some_and(|f| f.terminating) {

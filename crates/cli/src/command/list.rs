@@ -172,7 +172,7 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
 
 fn why(manager: &Manager) -> String {
     if let Some(error) = manager.spec.as_ref().err().or(manager.status_error.as_ref()) {
-        return error.clone();
+        return error.to_string();
     }
     let outdated =
         manager.meta.generation.is_some() && manager.status.observed_generation != manager.meta.generation;

@@ -42,7 +42,7 @@ fn pass(
     now: Timestamp,
 ) -> Plan {
     let spec = match (&manager.spec, &manager.status_error) {
-        (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
+        (Err(error), _) | (_, Some(error)) => Err(error),
         (Ok(spec), None) => Ok(spec),
     };
     let name = (manager.namespace().to_owned(), manager.name().to_owned());

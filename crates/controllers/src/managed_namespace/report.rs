@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::notify::NoticeState;
 use coppice_api::steps::{Action, Intent};
-use coppice_api::{NamespacePhase, Reason};
+use coppice_api::{DecodeError, NamespacePhase, Reason};
 use coppice_kinds::ManagedNamespaces;
 use coppice_lifecycle::plan::PlannedEvent;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -44,7 +44,11 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation, batc
 }
 
 /// Reports that a record is left alone because its status was written by another version.
-pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Observation, error: &str) {
+pub(super) fn status_not_understood(
+    shared: &ControllerContext,
+    observation: &Observation,
+    error: &DecodeError,
+) {
     let Some(record) = &observation.record else { return };
     let reason = Reason::UnsupportedStatus;
     let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");

@@ -1,7 +1,7 @@
 //! Reports what happened: Events, metrics, logs.
 
-use coppice_api::Reason;
 use coppice_api::manager::{Action, Intent, Phase};
+use coppice_api::{DecodeError, Reason};
 use coppice_kinds::Managers;
 use coppice_lifecycle::plan::PlannedEvent;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -35,7 +35,11 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation, batc
 }
 
 /// Reports that a manager is left alone because its status was written by another version.
-pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Observation, error: &str) {
+pub(super) fn status_not_understood(
+    shared: &ControllerContext,
+    observation: &Observation,
+    error: &DecodeError,
+) {
     let reason = Reason::UnsupportedStatus;
     let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
     tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");

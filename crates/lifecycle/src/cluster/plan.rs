@@ -27,7 +27,7 @@ use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
-use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_api::{DecodeError, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
@@ -65,7 +65,7 @@ pub struct RecordFacts<'a> {
     /// Whether it is being deleted itself.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a ManagedNamespaceSpec, &'a str>,
+    pub spec: Result<&'a ManagedNamespaceSpec, &'a DecodeError>,
     /// Its status.
     pub status: &'a ManagedNamespaceStatus,
 }
@@ -199,7 +199,7 @@ fn plan_unchecked(observed: &ClusterObserved<'_>, time: ServerTime) -> Namespace
     builder.status.observed_generation = Some(record.generation);
     let spec = match record.spec {
         Ok(spec) => spec,
-        Err(why) => return builder.not_known(Reason::InvalidSpec, why.to_owned()),
+        Err(why) => return builder.not_known(Reason::InvalidSpec, why.to_string()),
     };
     let manager = match contest(observed.managers.iter().copied(), namespace) {
         Ok(contest) => contest.winner,

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use coppice_api::Reason;
 use coppice_api::cluster_manager::AnnotationRequirement;
 use coppice_api::managed_namespace::GoverningManager;
+use coppice_api::{DecodeError, Reason};
 use coppice_mutants::{Mutant, active};
 
 use super::{SelectorParts, ValidClusterManager, ValidSelector};
@@ -24,7 +24,7 @@ pub struct ClusterManagerFacts<'a> {
     /// Whether it is being deleted itself: its policies no longer apply.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a ValidClusterManager, &'a str>,
+    pub spec: Result<&'a ValidClusterManager, &'a DecodeError>,
 }
 
 /// A part of a selector.
@@ -233,7 +233,7 @@ pub struct UnknownSelection<'a> {
 pub enum WhyUnknown<'a> {
     /// Its spec cannot be understood.
     #[error("cannot be understood: {0}")]
-    NotUnderstood(&'a str),
+    NotUnderstood(&'a DecodeError),
     /// Its selector names an annotation that was not read.
     #[error("selects by an annotation, and {0}")]
     NotRead(AnnotationNotRead<'a>),

@@ -5,7 +5,7 @@
 use coppice_api::condition::{self, READY};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
-use coppice_api::{Labels, Reason};
+use coppice_api::{DecodeError, Labels, Reason};
 use coppice_lifecycle::cluster::{ClusterManagerFacts, ValidClusterManager};
 use coppice_lifecycle::facts::{
     Annotations, Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
@@ -54,11 +54,11 @@ pub struct Scene {
     pub before: usize,
     pub settings_missing: bool,
     /// Why the spec cannot be understood, if so.
-    pub undecodable: Option<String>,
+    pub undecodable: Option<DecodeError>,
     /// The namespace was not seen yet.
     pub unseen: bool,
     /// The cluster managers: by name, or why one cannot be understood.
-    pub cluster_managers: Vec<(String, Result<ValidClusterManager, String>)>,
+    pub cluster_managers: Vec<(String, Result<ValidClusterManager, DecodeError>)>,
 }
 
 impl Scene {
@@ -173,7 +173,8 @@ impl Scene {
         if self.settings_missing {
             settings = PlatformSettings::missing(&self.own_namespace, Vec::new());
         }
-        let valid_spec = ValidSpec::try_from(self.spec.clone()).map_err(|error| error.to_string());
+        let valid_spec = ValidSpec::try_from(self.spec.clone())
+            .map_err(|error| DecodeError::Spec { why: error.to_string() });
         look(&Observed {
             manager: ManagerFacts {
                 namespace: &self.namespace.name,
@@ -181,7 +182,7 @@ impl Scene {
                 uid: "manager-1",
                 generation: self.generation,
                 terminating: self.terminating,
-                spec: self.undecodable.as_deref().map_or(valid_spec.as_ref().map_err(String::as_str), Err),
+                spec: self.undecodable.as_ref().map_or(valid_spec.as_ref(), Err),
                 status: &self.status,
             },
             snapshot: (!self.unseen).then(|| {
@@ -195,7 +196,7 @@ impl Scene {
                     uid: name,
                     generation: 1,
                     terminating: false,
-                    spec: spec.as_ref().map_err(String::as_str),
+                    spec: spec.as_ref(),
                 }),
                 &self.namespace,
             ),

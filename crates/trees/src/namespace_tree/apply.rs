@@ -6,10 +6,11 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
 use jiff::Timestamp;
 
-use super::observe::{self, Observation};
+use super::observe::{self, Observation, ReadError};
 use super::plan::{self, Step, TreePlan};
 use super::report;
 use crate::context::TreeContext;
+use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
@@ -19,7 +20,7 @@ pub(super) enum Progress {
     /// There is nothing to do until then, or until something changes.
     CheckAt(Option<Timestamp>),
     /// It is tried again with backoff.
-    Failed(String),
+    Failed(ProgressError<ReadError>),
 }
 
 /// Reads, decides, and does the one thing that is next.
@@ -27,11 +28,11 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> 
     let observation = match observe::fresh(context, name).await {
         Ok(Some(observation)) => observation,
         Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(error.to_string()),
+        Err(error) => return Progress::Failed(ProgressError::Read(error)),
     };
     let (tree, clients) = (&observation.tree, &context.shared.clients);
     if let Some(error) = &tree.status_error {
-        return Progress::Failed(error.clone());
+        return Progress::Failed(ProgressError::Status(error.clone()));
     }
     let TreePlan { status, step, next_check, events } = plan::plan(&observation);
     // The uid is durable before anything is done to the namespace.
@@ -62,7 +63,7 @@ fn outcome(written: Result<(), WriteError>) -> Progress {
     match written {
         Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(error.to_string())
+            Progress::Failed(ProgressError::Write(error))
         }
     }
 }

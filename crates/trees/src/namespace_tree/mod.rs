@@ -114,7 +114,7 @@ impl Controller for NamespaceTreeController {
                 Progress::Again => {}
                 Progress::CheckAt(next) => return at(context, next),
                 Progress::Failed(error) => {
-                    report::failed(&name, &error);
+                    report::failed(&name, &error.to_string());
                     let at_least = context.shared.clients.backpressure.remaining();
                     return ReconcileResult::Retry { category: "api", at_least };
                 }

@@ -71,7 +71,7 @@ impl TreePlan {
         if tree.terminating {
             return self.end(observation);
         }
-        let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
+        let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_string()))?;
         let total = spec.quota.as_ref();
         let total = total.map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))?;
         let root = self.root(observation, spec)?;

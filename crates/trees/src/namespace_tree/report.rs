@@ -1,7 +1,7 @@
 //! Reports what has happened: Events, log, and what the API server has refused.
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::{NamespaceTreeStatus, Reason};
+use coppice_api::{DecodeError, NamespaceTreeStatus, Reason};
 use coppice_controllers::{ControllerContext, reference};
 use coppice_kinds::{NamespaceTrees, Tree};
 use coppice_lifecycle::plan::PlannedEvent;
@@ -28,7 +28,7 @@ pub(super) fn refused(tree: &Tree, error: &str, now: Timestamp) -> NamespaceTree
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(name: &str, error: &str) {
+pub(super) fn status_not_understood(name: &str, error: &DecodeError) {
     tracing::error!(tree = name, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

@@ -12,10 +12,11 @@ use coppice_runtime::read;
 use coppice_runtime::write::{self, Revision, WriteError};
 use serde_json::{Map, Value, json};
 
-use super::observe::{self, Named};
+use super::observe::{self, Named, ReadError};
 use super::plan::{self, MissingCopy, Step};
 use super::report;
 use crate::context::TreeContext;
+use crate::error::ProgressError;
 
 /// What the API server says of a namespace that is being deleted.
 const TERMINATING: &str = "because it is being terminated";
@@ -27,7 +28,7 @@ pub(super) enum Progress {
     /// Something was not as it was observed.
     Outdated,
     /// It is tried again with backoff.
-    Failed(String),
+    Failed(ProgressError<ReadError>),
 }
 
 /// Brings about what a namespace is to have of those above it.
@@ -38,7 +39,7 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
     if !deletes.is_empty() {
         observation = match observe::fresh(context, namespace, &deletes).await {
             Ok(observation) => observation,
-            Err(error) => return Progress::Failed(error.to_string()),
+            Err(error) => return Progress::Failed(ProgressError::Read(error)),
         };
         plan = plan::plan(&observation);
     }
@@ -68,10 +69,10 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
             Err(WriteError::Refused(error)) if error.contains(TERMINATING) => outdated = true,
             Err(WriteError::Refused(error)) => {
                 plan.problems.push(refused(&step, &error));
-                failed.get_or_insert(error);
+                failed.get_or_insert(WriteError::Refused(error));
             }
             Err(error @ WriteError::Ambiguous(_)) => {
-                failed.get_or_insert(error.to_string());
+                failed.get_or_insert(error);
                 (unsure, plan.modes) = (true, None);
             }
         }
@@ -86,10 +87,12 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         return match error {
             WriteError::Conflict => Progress::Outdated,
             WriteError::Gone => Progress::Done,
-            WriteError::Ambiguous(_) | WriteError::Refused(_) => Progress::Failed(error.to_string()),
+            WriteError::Ambiguous(_) | WriteError::Refused(_) => {
+                Progress::Failed(ProgressError::Write(error))
+            }
         };
     }
-    failed.map_or(Progress::Done, Progress::Failed)
+    failed.map_or(Progress::Done, |error| Progress::Failed(ProgressError::Write(error)))
 }
 
 /// Whether all is well in a namespace whose Subnamespace is being written all the time, until it is ready: this is said after that.

@@ -106,7 +106,7 @@ impl Controller for PropagationController {
             Progress::Done => ReconcileResult::Done,
             Progress::Outdated => ReconcileResult::retry("conflict"),
             Progress::Failed(error) => {
-                report::failed(&namespace, &error);
+                report::failed(&namespace, &error.to_string());
                 let at_least = context.shared.clients.backpressure.remaining();
                 ReconcileResult::Retry { category: "api", at_least }
             }

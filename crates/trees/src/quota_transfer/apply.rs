@@ -5,7 +5,7 @@ use coppice_hierarchy::release;
 use coppice_kinds::{QuotaTransferObject, QuotaTransfers, TreeQuotas};
 use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
-use coppice_runtime::read;
+use coppice_runtime::read::{self, ListError};
 use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
 
@@ -13,6 +13,7 @@ use super::observe::{self, Observation};
 use super::plan::{self, Step, TransferPlan};
 use super::{QuotaTransferKey, held, id, report};
 use crate::context::TreeContext;
+use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
@@ -22,7 +23,7 @@ pub(super) enum Progress {
     /// There is nothing to do until then, or until something changes.
     CheckAt(Option<Timestamp>),
     /// It is tried again with backoff.
-    Failed(String),
+    Failed(ProgressError<ListError>),
 }
 
 /// Reads, decides, and does the one thing that is next.
@@ -31,11 +32,11 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         Ok(Some(observation)) => observation,
         // Whatever has changed enqueues this again.
         Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(error.to_string()),
+        Err(error) => return Progress::Failed(ProgressError::Read(error)),
     };
     let object = &*observation.object;
     if let Some(error) = &object.status_error {
-        return Progress::Failed(error.clone());
+        return Progress::Failed(ProgressError::Status(error.clone()));
     }
     let plan = plan::plan(&observation);
     if plan.found_nowhere {
@@ -43,7 +44,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         match observe::fresh(context, key).await {
             Ok(Some(again)) if again.revisions() == observation.revisions() => {}
             Ok(_) => return Progress::Again,
-            Err(error) => return Progress::Failed(error.to_string()),
+            Err(error) => return Progress::Failed(ProgressError::Read(error)),
         }
     }
     let TransferPlan { status, step, next_check, events, .. } = plan;
@@ -73,7 +74,7 @@ fn outcome(written: Result<(), WriteError>) -> Progress {
     match written {
         Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(error.to_string())
+            Progress::Failed(ProgressError::Write(error))
         }
     }
 }

@@ -163,7 +163,7 @@ impl Controller for QuotaTransferController {
             match apply::next(context, &permit, &key).await {
                 Progress::Again => {}
                 Progress::CheckAt(at) => return self.at(at),
-                Progress::Failed(error) => return self.failed(&key, &error),
+                Progress::Failed(error) => return self.failed(&key, &error.to_string()),
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }

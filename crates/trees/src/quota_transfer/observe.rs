@@ -163,7 +163,7 @@ fn observation(
     let uid = |above: &str, name: &str| Some(context.subnamespaces.get(above, name)?.uid.to_string());
     let route = match object.decoded() {
         Ok(spec) => route::route(&object.namespace, spec, |name| context.place(name), uid),
-        Err(why) => Err(NoRoute::Unknown((Reason::InvalidSpec, why.to_owned()))),
+        Err(why) => Err(NoRoute::Unknown((Reason::InvalidSpec, why.to_string()))),
     };
     Observation { route, near, source, stale: context.stale(), time: context.shared.time(), object }
 }

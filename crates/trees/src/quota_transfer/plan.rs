@@ -120,7 +120,7 @@ impl TransferPlan {
         }
         let spec = match object.decoded() {
             Ok(spec) => spec,
-            Err(why) => return State::pending((Reason::InvalidSpec, why.to_owned())),
+            Err(why) => return State::pending((Reason::InvalidSpec, why.to_string())),
         };
         let amount = match &spec.amount {
             Ok(amount) => amount,

@@ -1,7 +1,7 @@
 //! Reports what has happened: Events, log, and what the API server has refused.
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::{QuotaTransferStatus, Reason};
+use coppice_api::{DecodeError, QuotaTransferStatus, Reason};
 use coppice_controllers::{ControllerContext, reference};
 use coppice_kinds::{QuotaTransferObject, QuotaTransfers};
 use coppice_lifecycle::plan::PlannedEvent;
@@ -45,7 +45,7 @@ pub(super) fn left_over(id: &str, namespace: &str) {
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(key: &QuotaTransferKey, error: &str) {
+pub(super) fn status_not_understood(key: &QuotaTransferKey, error: &DecodeError) {
     tracing::error!(transfer = %key, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

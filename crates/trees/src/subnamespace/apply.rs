@@ -25,6 +25,7 @@ use super::observe::{self, Observation, ReadError, Written};
 use super::plan::{self, MoveStep, Step, SubnamespacePlan};
 use super::{SubnamespaceKey, report};
 use crate::context::TreeContext;
+use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
@@ -36,7 +37,7 @@ pub(super) enum Progress {
     /// There is nothing to do until then, or until something changes.
     CheckAt(Option<Timestamp>),
     /// It is tried again with backoff.
-    Failed(String),
+    Failed(ProgressError<ReadError>),
 }
 
 /// Decides, and does the one thing that is next, on what is known after a write or else on what is read now.
@@ -51,13 +52,13 @@ pub(super) async fn next(
         None => match observe::fresh(context, key).await {
             Ok(Some(observation)) => Box::new(observation),
             Ok(None) => return Progress::CheckAt(None),
-            Err(error) => return Progress::Failed(error.to_string()),
+            Err(error) => return Progress::Failed(ProgressError::Read(error)),
         },
     };
     let SubnamespacePlan { status, step, next_check, events } = plan::plan(&observation);
     let object = &observation.object;
     if let Some(error) = &object.status_error {
-        return Progress::Failed(error.clone());
+        return Progress::Failed(ProgressError::Status(error.clone()));
     }
     let nothing_to_do = step == Step::Nothing && status != *object.status;
     if !plan::is_durable(&status, &object.status) || nothing_to_do {
@@ -77,7 +78,7 @@ pub(super) async fn next(
                     Progress::CheckAt(next_check)
                 }
                 Err(WriteError::Conflict | WriteError::Gone) => Progress::CheckAt(next_check),
-                Err(failed) => Progress::Failed(failed.to_string()),
+                Err(error) => Progress::Failed(ProgressError::Write(error)),
             }
         }
         step => {
@@ -102,7 +103,7 @@ fn outcome(
             .map_or(Progress::Again, |known| Progress::Written(Box::new(known))),
         Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(error.to_string())
+            Progress::Failed(ProgressError::Write(error))
         }
     }
 }
@@ -274,7 +275,7 @@ async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, i
         Err(Stopped::Interrupted(Interruption::Changed) | Stopped::NoNamespace) => return Progress::Again,
         Err(Stopped::NotLeading) => return Progress::CheckAt(None),
         Err(Stopped::Interrupted(Interruption::Failed(error))) => {
-            return Progress::Failed(format!("the facts could not be read again: {error}"));
+            return Progress::Failed(ProgressError::Facts(error));
         }
         Err(Stopped::NotReserved(_, ReservationError::Denied(denied))) => {
             shared.lifecycle_metrics.blocked(denied.reason.as_str());
@@ -286,7 +287,7 @@ async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, i
             shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());
             (StepOutcome::failed(error.to_string()), verified)
         }
-        Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error), verified),
+        Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error.to_string()), verified),
     };
     let with_next_plan = |_: &SubnamespaceObject, status| status;
     let writer = StatusWriter { shared, permit, store: &context.subnamespaces, with_next_plan };
@@ -296,7 +297,7 @@ async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, i
     match applied {
         Applied::Replan(_) | Applied::CacheBehind => Progress::Again,
         Applied::CheckAt(at) => Progress::CheckAt(at),
-        Applied::Failed(error) => Progress::Failed(error.to_string()),
+        Applied::Failed(error) => Progress::Failed(ProgressError::Record(error)),
     }
 }
 

@@ -258,7 +258,7 @@ impl Controller for SubnamespaceController {
                 Progress::Written(after) => known = Some(after),
                 Progress::CheckAt(at) => return self.at(at),
                 Progress::Failed(error) => {
-                    report::failed(&key, &error);
+                    report::failed(&key, &error.to_string());
                     let at_least = context.shared.clients.backpressure.remaining();
                     return ReconcileResult::Retry { category: "api", at_least };
                 }

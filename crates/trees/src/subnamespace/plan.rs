@@ -518,7 +518,7 @@ fn is_created_by(namespace: &NamespaceFacts, object: &SubnamespaceObject) -> boo
 
 /// What spec asks for; or what is wrong with it.
 fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
-    let spec = object.decoded().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
+    let spec = object.decoded().map_err(|why| (Reason::InvalidSpec, why.to_string()))?;
     spec.asked().cloned().map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))
 }
 

@@ -22,7 +22,7 @@ fn cascading(until: &str, below: Vec<Below>) -> Observation {
     let seen = deleted();
     let object = SubnamespaceObject::clone(&seen.object);
     let spec = json!({"quota": {"hard": {"pods": "4"}}, "cascadeUntil": until});
-    let spec = serde_json::from_value(spec).map(Arc::new).map_err(|error| error.to_string());
+    let spec = Ok(Arc::new(serde_json::from_value(spec).unwrap()));
     let children = vec![living("shop-web", "shop-web-a").0];
     Observation { object: Arc::new(SubnamespaceObject { spec, ..object }), children, below, ..seen }
 }

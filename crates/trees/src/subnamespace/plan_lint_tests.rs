@@ -100,7 +100,7 @@ fn what_is_below_goes_only_with_consent_and_where_nothing_is_protected() {
     let seen = |until: Option<&str>, below: Vec<Below>| {
         let mut seen = deleted();
         let spec = json!({"quota": {"hard": {"pods": "4"}}, "cascadeUntil": until});
-        let spec = serde_json::from_value(spec).map(Arc::new).map_err(|error| error.to_string());
+        let spec = Ok(Arc::new(serde_json::from_value(spec).unwrap()));
         stored(&mut seen, |object| object.spec = spec);
         Observation { below, ..seen }
     };

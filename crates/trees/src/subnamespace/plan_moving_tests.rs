@@ -94,7 +94,7 @@ fn a_namespace_whose_parent_is_deleted_gets_a_successor_in_the_nearest_one_that_
     let mut seen = orphan();
     let object = SubnamespaceObject::clone(&seen.object);
     let spec = json!({"cascadeUntil": "2026-01-01T01:00:00Z"});
-    let spec = serde_json::from_value(spec).map(Arc::new).map_err(|error| error.to_string());
+    let spec = Ok(Arc::new(serde_json::from_value(spec).unwrap()));
     seen.object = Arc::new(SubnamespaceObject { spec, ..object });
     let Step::Move(MoveStep::CreateSuccessor(spec)) = moves(&seen) else { panic!("it is not created") };
     assert_eq!(spec.cascade_until, None);

@@ -1,7 +1,7 @@
 //! Reports what has happened: Events, log, and what the API server has refused.
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
+use coppice_api::{DecodeError, Reason, SubnamespacePhase, SubnamespaceStatus};
 use coppice_controllers::{ControllerContext, reference};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
 use coppice_lifecycle::plan::PlannedEvent;
@@ -39,7 +39,7 @@ pub(super) fn refused(object: &SubnamespaceObject, error: &str, now: Timestamp) 
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(key: &SubnamespaceKey, error: &str) {
+pub(super) fn status_not_understood(key: &SubnamespaceKey, error: &DecodeError) {
     tracing::error!(subnamespace = %key, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

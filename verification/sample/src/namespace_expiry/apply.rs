@@ -100,7 +100,7 @@ async fn delete(
         Err(Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_))) => {
             (StepOutcome::failed(error.to_string()), verified)
         }
-        Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error), verified),
+        Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error.to_string()), verified),
     };
     let expiry = Expiry::clone(&verified.expiry);
     writer(controller, permit).record_outcome(intent, outcome, expiry, &BTreeSet::new()).await

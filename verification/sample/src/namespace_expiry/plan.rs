@@ -58,7 +58,7 @@ impl ExpiryPlan {
         }
         let spec = match observation.expiry.decoded() {
             Ok(spec) => spec,
-            Err(why) => return (Reason::InvalidSpec, why.to_owned()),
+            Err(why) => return (Reason::InvalidSpec, why.to_string()),
         };
         // One that is not known is not one that is gone.
         let namespace = match (observation.namespace.as_deref(), &observation.stale) {

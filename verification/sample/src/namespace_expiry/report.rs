@@ -1,7 +1,7 @@
 //! Reports what has happened: Events, log and metrics.
 
-use coppice_api::Reason;
 use coppice_api::steps::Action;
+use coppice_api::{DecodeError, Reason};
 use coppice_controllers::{ControllerContext, StepError, reference};
 use coppice_lifecycle::plan::PlannedEvent;
 
@@ -22,7 +22,7 @@ pub(super) fn report(shared: &ControllerContext, expiry: &Expiry, events: &[Plan
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(name: &str, error: &str) {
+pub(super) fn status_not_understood(name: &str, error: &DecodeError) {
     tracing::error!(expiry = name, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

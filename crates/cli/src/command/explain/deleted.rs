@@ -54,7 +54,7 @@ struct RecordedDeletion<'a> {
     spec: Option<&'a DeletedNamespaceSpec>,
     /// What cannot be understood of the record.
     #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<&'a str>,
+    problem: Option<String>,
 }
 
 impl<'a> From<&'a DeletedRecord> for RecordedDeletion<'a> {
@@ -65,7 +65,7 @@ impl<'a> From<&'a DeletedRecord> for RecordedDeletion<'a> {
             deleted_at: record.status.deleted_at,
             notices: &record.status.notices,
             spec: record.spec.as_ref().ok(),
-            problem: records::problem(record),
+            problem: records::problem(record).map(ToString::to_string),
         }
     }
 }
@@ -222,7 +222,7 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
     writeln!(to, "  Phase:      {}", phase(record, now))?;
     if let Some(problem) = records::problem(record) {
         to.put("  ", PLAIN)?;
-        to.put(problem, ERROR)?;
+        to.put(&problem.to_string(), ERROR)?;
         writeln!(to)?;
     }
     let Ok(spec) = &record.spec else { return Ok(()) };

@@ -375,7 +375,7 @@ fn not_selected(snapshot: &LifecycleSnapshot, manager: &ClusterManager, namespac
     let left_out = |why: &str| contestant(name, ContestResult::LeftOut, why.to_owned());
     match (manager.meta.deletion_timestamp.is_some(), &manager.spec, snapshot.namespaces.get(namespace)) {
         (true, ..) => left_out("it is being deleted"),
-        (_, Err(why), _) => left_out(why),
+        (_, Err(why), _) => left_out(&why.to_string()),
         (_, Ok(_), None) => left_out("the namespace could not be read"),
         (_, Ok(spec), Some(facts)) => match selects(spec, facts) {
             Selection::Not(mismatch) => contestant(name, ContestResult::NotSelected, mismatch.to_string()),

@@ -77,7 +77,7 @@ fn phase(record: &DeletedRecord) -> Cell {
 /// The reason, and the evidence in short.
 fn why(record: &DeletedRecord) -> String {
     let (Ok(spec), None) = (&record.spec, records::problem(record)) else {
-        return records::problem(record).unwrap_or("-").to_owned();
+        return records::problem(record).map_or_else(|| "-".to_owned(), ToString::to_string);
     };
     let evidence: Vec<String> = spec.evidence.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let evidence = evidence.join(", ");

@@ -59,7 +59,7 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
 
 fn why(record: &NamespaceRecord) -> String {
     if let Some(error) = record.spec.as_ref().err().or(record.status_error.as_ref()) {
-        return error.clone();
+        return error.to_string();
     }
     let terminating = record.status.phase == Some(NamespacePhase::Terminating);
     let outdated = record.meta.generation.is_some()

@@ -82,7 +82,7 @@ pub(super) fn interruption(
             shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());
             failed(error.to_string(), verified)
         }
-        Stopped::Failed(verified, error) => failed(error, verified),
+        Stopped::Failed(verified, error) => failed(error.to_string(), verified),
     }
 }
 

@@ -79,7 +79,7 @@ impl SubnamespacePlan {
                     self.step = Step::Move(MoveStep::CreateSuccessor(Box::new(spec)));
                     waits(observation, moving, "")
                 }
-                Err(why) => waits(observation, moving, why),
+                Err(why) => waits(observation, moving, &why.to_string()),
             },
         }
     }
