@@ -74,7 +74,7 @@ async fn a_deletion_carries_the_uid_and_the_revision_that_were_read() {
     assert!(
         matches!(done, Ok(DeletionOutcome::Done(Some(now))) if now.terminating && now.resource_version == "8")
     );
-    let [Sent { method: Method::DELETE, headers, body }] = requests.as_slice() else {
+    let [Sent { method: Method::DELETE, headers, body, .. }] = requests.as_slice() else {
         panic!("{}", requests.len())
     };
     assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));

@@ -25,6 +25,8 @@ mod refused_records;
 mod staleness;
 mod status_writer;
 mod successor;
+#[cfg(test)]
+mod test_scene;
 pub mod wake_all;
 mod webhook;
 

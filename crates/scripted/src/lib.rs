@@ -1,6 +1,14 @@
 //! Clients of an API server that answers as a test says. For the tests of other crates; no program has it.
+//!
+//! [`scripted`] answers each request by a function. A [`Server`] has a few objects, which can be read and watched, and a test says how
+//! writes end.
+
+mod follow;
+mod server;
 
 use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
 
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::Clock;
@@ -13,6 +21,9 @@ use kube::client::Body;
 use kube::core::Status;
 use serde_json::Value;
 use tower::BoxError;
+
+pub use follow::Followers;
+pub use server::{Server, WriteAnswer};
 
 /// When the clock of the clients starts, which follows tokio's.
 pub const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01T00:00:00Z
@@ -33,25 +44,45 @@ pub enum Answer {
 pub struct Sent {
     /// Its verb.
     pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+    /// Its query.
+    pub query: String,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body; null if it has none.
     pub body: Value,
 }
 
-/// Clients whose requests are answered by method, path and body, and what they have sent.
+/// Clients whose requests are answered by method, path and body, and what they have sent. A watch stays open and says nothing.
 pub fn scripted(
     answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'static,
 ) -> (Clients, Arc<Mutex<Vec<Sent>>>) {
+    let (clients, _, requests) = connected(answer);
+    (clients, requests)
+}
+
+/// The same, with the clock of that API server as its answers show it.
+fn connected(
+    answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'static,
+) -> (Clients, ServerClock, Arc<Mutex<Vec<Sent>>>) {
     let requests: Arc<Mutex<Vec<Sent>>> = Arc::default();
-    let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
+    let clock = Clock::following_tokio(NOW);
+    let (log, answer, wall) = (Arc::clone(&requests), Arc::new(answer), clock.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+        let (log, answer, wall) = (Arc::clone(&log), Arc::clone(&answer), wall.clone());
         async move {
             let (parts, body) = request.into_parts();
+            let query = parts.uri.query().unwrap_or_default();
+            if query.contains("watch=true") {
+                let silence = futures::stream::pending::<Result<Bytes, BoxError>>();
+                return Ok::<_, BoxError>(Response::new(axum::body::Body::from_stream(silence)));
+            }
             let body = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
             let answer = answer(&parts.method, parts.uri.path(), &body);
             log.lock().unwrap_or_else(PoisonError::into_inner).push(Sent {
+                path: parts.uri.path().to_owned(),
+                query: query.to_owned(),
                 method: parts.method,
                 headers: parts.headers,
                 body,
@@ -59,15 +90,17 @@ pub fn scripted(
             let (code, body) = match answer {
                 Answer::Object(code, object) => (code, object),
                 Answer::Refused(code) => {
-                    (code, serde_json::to_value(Status::failure("no", "Odd").with_code(code))?)
+                    let reason = if code == 404 { "NotFound" } else { "Odd" };
+                    (code, serde_json::to_value(Status::failure("no", reason).with_code(code))?)
                 }
                 Answer::Never => std::future::pending().await,
             };
+            let date = wall.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
             let body = axum::body::Body::from(serde_json::to_vec(&body)?);
-            Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+            Ok(Response::builder().status(code).header(http::header::DATE, date).body(body)?)
         }
     });
-    let server_clock = ServerClock::new(Clock::following_tokio(NOW));
+    let server_clock = ServerClock::new(clock);
     let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
-    (clients, requests)
+    (clients, server_clock, requests)
 }

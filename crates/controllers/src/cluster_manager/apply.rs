@@ -52,3 +52,7 @@ pub(super) async fn apply(
     }
     failed
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -63,3 +63,7 @@ fn secret(key: &SigningKey) -> Secret {
         ..Secret::default()
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

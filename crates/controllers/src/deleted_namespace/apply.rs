@@ -134,3 +134,7 @@ async fn is_decided(shared: &ControllerContext, observation: &Observation) -> Re
         DecidedIn::Unknown => true,
     })
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

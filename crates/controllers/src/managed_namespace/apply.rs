@@ -180,3 +180,7 @@ fn with_next_plan(
         _ => status,
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -151,3 +151,7 @@ pub(super) async fn release_left_over(
 fn lives_as(object: &QuotaTransferObject, held_for: &str) -> bool {
     object.status.ended_at.is_none() && id(object) == held_for
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;
