@@ -1,4 +1,4 @@
-//! Names that the world sees: API group, labels, annotations, field managers, well-known objects.
+//! Names that users and other programs see: API group, labels, annotations, field managers, well-known objects.
 
 /// The API group of every kind.
 pub const GROUP: &str = "coppice.dev";
