@@ -14,8 +14,8 @@ use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::trees::rule::{
-    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
-    REFUSED, RIGHTS, SETTLED, USED,
+    AS_REQUESTED, ASKED_FOR, CHILDREN, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST, REFUSED,
+    RIGHTS, SETTLED, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
@@ -151,21 +151,21 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
 
 /// So many of the scenarios of trees that seeds make.
 const COUNTED: u64 = 100;
-/// What each rule of trees has to judge in them at least, all together.
-const FLOORS: [(Rule, u64); 13] = [
-    (AS_REQUESTED, 1),
-    (ASKED_FOR, 1),
-    (CHILDREN, 1),
-    (CONSENT, 1),
-    (CREATED_HERE, 1),
-    (DENIED, 1),
-    (LIMIT, 1),
-    (MOVED_ONCE, 1),
-    (NOTHING_LOST, 1),
-    (REFUSED, 1),
-    (RIGHTS, 1),
-    (SETTLED, 1),
-    (USED, 1),
+/// What each rule of trees has to judge in them at least, all together: about half of what it judged when this was written. CONSENT is
+/// not among them: seeds make no cascades, which have scenarios of their own.
+const FLOORS: [(Rule, u64); 12] = [
+    (AS_REQUESTED, 60),
+    (ASKED_FOR, 3),
+    (CHILDREN, 3),
+    (CREATED_HERE, 3),
+    (DENIED, 15),
+    (LIMIT, 3000),
+    (MOVED_ONCE, 45),
+    (NOTHING_LOST, 50),
+    (REFUSED, 60),
+    (RIGHTS, 120),
+    (SETTLED, 240),
+    (USED, 1200),
 ];
 
 /// A rule that judges nothing is never broken.

@@ -116,7 +116,7 @@ async fn subnamespace(client: &Client, target: Target) -> Result<Option<Subnames
         name: target.name,
         phase,
         reason: String::new(),
-        message: found.status_error.unwrap_or_default(),
+        message: found.status_error.map(|error| error.to_string()).unwrap_or_default(),
     };
     let ready = find(&found.status.conditions, READY).filter(|_| phase != Some(SubnamespacePhase::Ready));
     if let Some(ready) = ready {

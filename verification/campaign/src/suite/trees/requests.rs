@@ -163,14 +163,15 @@ pub(super) fn allotted(server: &Server, namespace: &str, pods: u32) -> bool {
     server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME).is_some_and(|quota| {
         let ledger = quota["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or_default();
         let ledger: Value = serde_json::from_str(ledger).unwrap_or_default();
-        ledger["allotment"]["pods"] == pods.to_string()
+        ledger["allotment"]["pods"] == *pods.to_string()
     })
 }
 
 /// Whether a namespace has an own quota of so many pods, in force.
 pub(super) fn owns(server: &Server, namespace: &str, pods: u32) -> bool {
     server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME).is_some_and(|quota| {
-        ["spec", "status"].iter().all(|part| quota[part]["hard"]["pods"] == pods.to_string())
+        let pods = pods.to_string();
+        ["spec", "status"].iter().all(|part| quota[part]["hard"]["pods"] == *pods)
     })
 }
 
