@@ -27,6 +27,8 @@ pub const OWNERS_KNOWN: &str = "OwnersKnown";
 pub const FIRED: &str = "Fired";
 /// Whether spec is in force and nothing that the object asks for is failing.
 pub const READY: &str = "Ready";
+/// Of a namespace in a tree that stays for now: that it will be deleted with one above it. There is none while that is not so.
+pub const DELETION_PENDING: &str = "DeletionPending";
 /// Of a namespace in a tree: whether it has what is copied from the namespaces above.
 pub const PROPAGATED: &str = "Propagated";
 /// Of a namespace in a tree: whether what is used in it is within its quota. There is none before it is not for the first time.

@@ -312,6 +312,9 @@ reasons! {
         HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first, or all of them with it: coppice tree delete.";
         /// The namespace is deleted with all below it, as `spec.cascadeUntil` consents to: those first, from the bottom up.
         CascadingDeletion: [Ready, Event], "Wait. The message says which is next, and what it waits for.";
+        /// A namespace above is being deleted with all below it, as `spec.cascadeUntil` of its Subnamespace consents to. This one is there
+        /// for now, and its turn comes.
+        DeletedWithAncestor: [Event, Deletion], "To keep the namespace, protect it, or have the consent taken back: the message has both commands.";
         /// The namespace above is being deleted, and nobody has asked for the deletion of this one: it moves to the nearest one above that
         /// stays, with its quota and all below it.
         MovedToAncestor: [Ready, Event], "Nothing; unless the message says what to delete.";

@@ -165,7 +165,8 @@ pub struct SubnamespaceStatus {
     #[serde(flatten)]
     pub steps: Steps,
     /// `Ready`: whether the namespace is there with the quota that spec asks for. `Propagated`: whether it has what is copied from the
-    /// namespaces above. `WithinQuota`: whether what is used in it is within its quota; absent if it always was.
+    /// namespaces above. `WithinQuota`: whether what is used in it is within its quota; absent if it always was. `DeletionPending`: that it
+    /// will be deleted with a namespace above it, and how to prevent that; absent if not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

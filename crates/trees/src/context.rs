@@ -159,13 +159,7 @@ impl TreeContext {
 
     /// The Subnamespaces below this namespace, however far, with the namespaces that they created: each after all below it.
     pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Below> {
-        // Another namespace of that name is none of its own.
-        let with_own = |object: Arc<SubnamespaceObject>| {
-            let uid = object.status.namespace_uid.as_deref();
-            let own = self.shared.namespaces.get("", &object.name);
-            let own = own.filter(|own| uid == Some(own.uid.as_str()));
-            (object, own)
-        };
+        let with_own = |object| self.with_own(object);
         let children = |name: &str| self.subnamespaces.list(name).into_iter().map(with_own);
         let (mut found, mut at) = (children(namespace).collect::<Vec<_>>(), 0);
         while let Some((object, own)) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
@@ -177,6 +171,14 @@ impl TreeContext {
         }
         found.reverse();
         found
+    }
+
+    /// With the namespace that it created. Another one of that name is none of its own.
+    pub(crate) fn with_own(&self, object: Arc<SubnamespaceObject>) -> Below {
+        let uid = object.status.namespace_uid.as_deref();
+        let own = self.shared.namespaces.get("", &object.name);
+        let own = own.filter(|own| uid == Some(own.uid.as_str()));
+        (object, own)
     }
 
     /// The tree that this namespace is the root of. Of several trees the oldest counts.

@@ -145,9 +145,13 @@ async fn waits(cluster: &Setup) -> Test {
     ensure!(code == 3 && out.contains("is still being deleted after 2s"), "{code}: {out}{err}");
     says("Paused", "paused").await?;
     nothing_goes(cluster).await?;
-    // Consent is taken back before anything was done about it.
+    // Those below hear of it, until consent is taken back before anything was done about it.
+    let lowest = ("sns", "shop-web-a", "shop-web-a-b");
+    let pending = |object: &Value| condition(object, "DeletionPending")["status"] == "True";
+    cluster.until(lowest, "its deletion is announced", pending).await?;
     admin.patch("sns", WEB.0, WEB.1, &json!({"spec": {"cascadeUntil": null}})).await?;
     says("HasChildren", "has a Subnamespace below it, and stays: delete").await?;
+    cluster.until(lowest, "its deletion is withdrawn", |object| !pending(object)).await?;
     pause(false).await?;
     nothing_goes(cluster).await
 }

@@ -51,6 +51,8 @@ pub enum ReasonPlace {
     Propagated,
     /// Whether what is used in a namespace of a tree is within its quota.
     Quota,
+    /// That a namespace of a tree will be deleted with one above it.
+    Deletion,
     /// Whether the credential of a cluster access is valid, and what fails.
     Access,
     /// The operator's log.
@@ -59,7 +61,7 @@ pub enum ReasonPlace {
 
 impl ReasonPlace {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -84,6 +86,7 @@ impl ReasonPlace {
         Self::Identity,
         Self::Propagated,
         Self::Quota,
+        Self::Deletion,
         Self::Access,
         Self::Log,
     ];
@@ -115,6 +118,7 @@ impl ReasonPlace {
             Self::Identity => "Identified",
             Self::Propagated => "Propagated",
             Self::Quota => "WithinQuota",
+            Self::Deletion => "DeletionPending",
             Self::Access => "access",
             Self::Log => "log",
         }
@@ -157,6 +161,7 @@ impl ReasonPlace {
             Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
             Self::Propagated => "the reason of the condition `Propagated` of a Subnamespace",
             Self::Quota => "the reason of the condition `WithinQuota` of a NamespaceTree or Subnamespace",
+            Self::Deletion => "the reason of the condition `DeletionPending` of a Subnamespace",
             Self::Access => {
                 "the reason of the conditions `Ready`, `Reachable`, `Verified` and `Written` of a ClusterAccess, and its \
                  `status.lastError.reason`"

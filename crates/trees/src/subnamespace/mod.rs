@@ -80,6 +80,20 @@ impl SubnamespaceController {
         });
     }
 
+    /// Those below one that is being deleted with all below it, or was to be, and whose status does not say that as it is now.
+    fn enqueue_announced(&self, parent: &str, name: &str, queue: &Queue<SubnamespaceKey>) {
+        let context = &self.context;
+        let Some(object) = context.subnamespaces.get(parent, name).filter(|object| object.terminating) else {
+            return;
+        };
+        let now = context.shared.now();
+        for (below, _) in context.bottom_up(name) {
+            if plan::announcement_changes(&object, &below, now) {
+                queue.add(SubnamespaceKey::new(&below.namespace, &below.name));
+            }
+        }
+    }
+
     /// Those of trees that are being detached.
     fn enqueue_detaching(&self, queue: &Queue<SubnamespaceKey>) {
         let mut detaching = BTreeSet::new();
@@ -215,6 +229,7 @@ impl Controller for SubnamespaceController {
                     queue.add(SubnamespaceKey::new(parent, name));
                     // How many children there are is said by the namespace above.
                     this.enqueue_named(parent, &queue);
+                    this.enqueue_announced(parent, name, &queue);
                 }
             }),
         ];

@@ -48,6 +48,9 @@ pub(super) struct Observation {
     /// Where its namespace may be deleted with all below it: the Subnamespaces there, each after all below it, with the namespaces that they
     /// created. Otherwise nobody asks.
     pub(super) below: Vec<Below>,
+    /// The Subnamespaces above that are being deleted and may take all below with them, from the root down, each with the namespace that
+    /// it created.
+    pub(super) above: Vec<Below>,
     /// What the siblings do not use.
     pub(super) siblings: Vec<(String, Resources)>,
     /// How many objects in its namespace are copies, and how many transfers of the tree have begun and not ended: while the tree is
@@ -225,10 +228,13 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         });
     }
     let below = if cascades(&object) { context.bottom_up(&object.name) } else { Vec::new() };
+    let above =
+        parent_position.as_ref().map(|position| cascading_above(context, position)).unwrap_or_default();
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {
         below,
+        above,
         moving: None,
         predecessor,
         siblings: siblings(context, &object),
@@ -252,6 +258,19 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         started,
         object,
     }
+}
+
+/// Those on the way down to a namespace that are being deleted and may take all below with them. One that goes with the namespace above it
+/// takes nothing along.
+fn cascading_above(context: &TreeContext, position: &Position) -> Vec<Below> {
+    let names = position.names();
+    let pairs = names.iter().zip(names.iter().skip(1));
+    let cascading = pairs.filter_map(|(parent, name)| {
+        let object = context.subnamespaces.get(parent, name).filter(|object| cascades(object))?;
+        let stays = context.shared.namespaces.get("", parent).is_some_and(|parent| !parent.terminating);
+        stays.then(|| context.with_own(object))
+    });
+    cascading.collect()
 }
 
 /// What the siblings do not use, as far as the caches know: for people.

@@ -25,6 +25,7 @@ use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
+pub(super) use self::cascade::announcement_changes;
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
 pub(super) use self::metadata::differs as metadata_differs;
 use super::observe::Observation;
@@ -481,6 +482,7 @@ impl SubnamespacePlan {
             status.children = 0;
         }
         self.describe_overdraft(observation);
+        self.announce(observation);
     }
 
     /// Says whether what is used is within the quota, once nothing is being changed. Of one that goes nobody asks any more.

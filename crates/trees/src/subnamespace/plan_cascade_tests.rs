@@ -1,5 +1,6 @@
 use super::*;
 use crate::context::Below;
+use coppice_api::condition::DELETION_PENDING;
 
 const DELETED: &str = "2026-01-01T00:00:00Z";
 
@@ -131,4 +132,57 @@ fn what_stops_other_deletions_stops_those_below_before_they_begin() {
     let mut own = soon(all());
     own.namespace = Some(Arc::new(namespace("shop-web", &[(LABEL_PROTECTED, "")])));
     refused(&own, Reason::NamespaceProtected, "namespace shop-web");
+}
+
+/// A Subnamespace above that is being deleted with all below it until then. Its namespace has these labels.
+fn top(until: &str, labels: &[(&str, &str)]) -> Below {
+    let object = SubnamespaceObject::clone(&cascading(until, Vec::new()).object);
+    let object = SubnamespaceObject { name: "shop-top".into(), ..object };
+    (Arc::new(object), Some(Arc::new(namespace("shop-top", labels))))
+}
+
+/// What is said of a deletion that comes.
+fn announced(plan: &SubnamespacePlan) -> Option<String> {
+    let found = condition::find(&plan.status.conditions, DELETION_PENDING)?;
+    assert_eq!((&*found.status, &*found.reason), ("True", "DeletedWithAncestor"));
+    Some(found.message.clone())
+}
+
+#[test]
+fn those_below_hear_once_that_their_turn_comes_and_how_to_prevent_it() {
+    const SOON: &str = "2026-01-01T01:00:00Z";
+    let begun = plan(&Observation { above: vec![top(SOON, &[])], ..ready() });
+    let message = announced(&begun).unwrap();
+    for words in [
+        "namespace shop-web will be deleted with namespace shop-top above it",
+        "spec.cascadeUntil allows until 2026-01-01T01:00:00Z;",
+        "(kubectl label namespace shop-web coppice.dev/protected=true)",
+        "(kubectl patch sns shop-top -n shop --type=merge -p '{\"spec\":{\"cascadeUntil\":null}}')",
+    ] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    let [event] = &begun.events[..] else { panic!("{:?}", begun.events) };
+    assert_eq!((event.warning, event.reason), (true, Reason::DeletedWithAncestor));
+    assert_eq!((why(&begun).0, begun.next_check), (Reason::Reconciled, Some(SOON.parse().unwrap())));
+    let status = serde_json::to_value(&begun.status).unwrap();
+    let stored = |above| Observation { object: object("4", &json!({}), &status), above, ..ready() };
+    let same = stored(vec![top(SOON, &[])]);
+    assert!(plan(&same).is_steady(&same.object.status) && plan(&same).events.is_empty());
+    // It ends without an Event, with the consent or where something is protected.
+    let gone = (top(SOON, &[]).0, None);
+    let early = top("2026-01-03T00:00:00Z", &[]);
+    for above in
+        [None, Some(top(DELETED, &[])), Some(early), Some(top(SOON, &[(LABEL_PROTECTED, "")])), Some(gone)]
+    {
+        let ended = plan(&stored(above.into_iter().collect()));
+        assert_eq!((announced(&ended), ended.events.len()), (None, 0));
+    }
+    let mut kept = same;
+    kept.namespace = Some(Arc::new(namespace("shop-web", &[(LABEL_PROTECTED, "")])));
+    assert_eq!(announced(&plan(&kept)), None);
+    // Of one that is being deleted itself nobody can prevent it; and what is not known ends nothing.
+    let deleted = Observation { above: vec![top(SOON, &[])], ..deleted() };
+    assert_eq!(announced(&plan(&deleted)), None);
+    let stale = Some((Reason::Stale, "the cache is old".to_owned()));
+    assert_eq!(announced(&plan(&Observation { stale, ..stored(Vec::new()) })), Some(message));
 }

@@ -95,6 +95,7 @@ pub(in crate::subnamespace) fn observation() -> Observation {
         quota: None,
         children: Vec::new(),
         below: Vec::new(),
+        above: Vec::new(),
         siblings: Vec::new(),
         copies: 0,
         transfers: 0,

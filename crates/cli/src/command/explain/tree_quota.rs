@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use coppice_api::SubnamespacePhase;
-use coppice_api::condition::{READY, find};
+use coppice_api::condition::{DELETION_PENDING, READY, find};
 use coppice_api::names::{ANNOTATION_PATH, LABEL_PARENT, LABEL_ROOT, LABEL_TREE, TREE_QUOTA_NAME};
 use coppice_hierarchy::ResourceName;
 use jiff::Timestamp;
@@ -47,6 +47,7 @@ pub(super) struct QuotaExplanation {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct SubnamespaceState {
     namespace: String,
     name: String,
@@ -57,6 +58,9 @@ struct SubnamespaceState {
     reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// That it will be deleted with a namespace above it, and how to prevent that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deletion_pending: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -111,12 +115,14 @@ pub(super) async fn of_namespace(
 async fn subnamespace(client: &Client, target: Target) -> Result<Option<SubnamespaceState>> {
     let Some(found) = trees::subnamespace(client, &target).await? else { return Ok(None) };
     let phase = found.status.phase;
+    let pending = find(&found.status.conditions, DELETION_PENDING).map(|pending| pending.message.clone());
     let mut state = SubnamespaceState {
         namespace: target.namespace,
         name: target.name,
         phase,
         reason: String::new(),
         message: found.status_error.map(|error| error.to_string()).unwrap_or_default(),
+        deletion_pending: pending,
     };
     let ready = find(&found.status.conditions, READY).filter(|_| phase != Some(SubnamespacePhase::Ready));
     if let Some(ready) = ready {
@@ -171,7 +177,8 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
     heading(to, "Quota")?;
     let tree = one.tree.as_ref().map_or_else(String::new, |tree| format!(" in NamespaceTree {tree}"));
     writeln!(to, "  {}{tree}", one.path)?;
-    if let Some(SubnamespaceState { namespace, name, phase, reason, message }) = &one.subnamespace {
+    if let Some(state) = &one.subnamespace {
+        let SubnamespaceState { namespace, name, phase, reason, message, deletion_pending } = state;
         let phase = phase.map_or("not looked at yet", SubnamespacePhase::as_str);
         let why = match (&**reason, &**message) {
             (_, "") => String::new(),
@@ -179,6 +186,10 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
             (reason, message) => format!(": {message} [{reason}]"),
         };
         writeln!(to, "  Subnamespace {namespace}/{name} is {phase}{why}")?;
+        if let Some(message) = deletion_pending {
+            to.put("  DeletionPending", WARNING)?;
+            writeln!(to, ": {message}")?;
+        }
     }
     if let Some(why) = &one.unknown {
         to.put("  what is free is not known: ", WARNING)?;

@@ -1,9 +1,11 @@
 //! A Subnamespace is being deleted whose namespace others are below: it stays, or, where `spec.cascadeUntil` consents, those go first, from
-//! the bottom up and one after another. Pure.
+//! the bottom up and one after another. Those hear of it while they are there. Pure.
 
 use std::collections::BTreeSet;
 
 use coppice_api::Reason;
+use coppice_api::condition::{self, ConditionState, DELETION_PENDING};
+use coppice_api::names::LABEL_PROTECTED;
 use coppice_api::steps::Action;
 use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -83,6 +85,68 @@ impl SubnamespacePlan {
         self.events.push(PlannedEvent { warning: false, reason: Reason::CascadingDeletion, message });
         going(format!("{} is next", next.name))
     }
+
+    /// Says that the namespace will be deleted with one above it, and how to prevent that; with an Event when that begins.
+    pub(super) fn announce(&mut self, observation: &Observation) {
+        let Ok(position) = &observation.parent_position else { return };
+        if observation.stale.is_some() {
+            return;
+        }
+        let (object, now) = (&observation.object, observation.time.now());
+        let announcement = Some(observation).filter(|_| !position.is_detaching()).and_then(announcement);
+        let conditions = &mut self.status.conditions;
+        let Some((message, until)) = announcement else {
+            conditions.retain(|condition| condition.type_ != DELETION_PENDING);
+            return;
+        };
+        let reason = Reason::DeletedWithAncestor;
+        if !is_announced(object) {
+            self.events.push(PlannedEvent { warning: true, reason, message: message.clone() });
+        }
+        let state = ConditionState { status: "True", reason: reason.to_string(), message };
+        condition::set(conditions, DELETION_PENDING, state, object.generation, now);
+        // It is over only for a bug on purpose, which then does not come back at once for ever.
+        let ends = Some(until).filter(|until| *until > now);
+        self.next_check = self.next_check.into_iter().chain(ends).min();
+    }
+}
+
+/// What is said of a namespace whose turn in a cascade comes later, and until when; nothing of one that is being deleted, which nobody can
+/// prevent any more, and of one that stays since it or the namespace at the top is protected.
+fn announcement(observation: &Observation) -> Option<(String, Timestamp)> {
+    let (object, now) = (&observation.object, observation.time.now());
+    let goes = |namespace: &NamespaceFacts| {
+        !namespace.terminating && observation.settings.protection(namespace).is_none()
+    };
+    if object.terminating || !observation.own_namespace().is_some_and(|namespace| goes(namespace)) {
+        return None;
+    }
+    let mut above = observation.above.iter().filter(|(_, own)| own.as_deref().is_some_and(goes));
+    let (above, until) = above.find_map(|(above, _)| Some((above, consent(above, now).ok()?)))?;
+    let message = format!(
+        "namespace {name} will be deleted with namespace {top} above it: Subnamespace {parent}/{top} is being deleted with all below it, \
+         from the bottom up, which its spec.cascadeUntil allows until {until}; to keep this one, a cluster administrator protects it \
+         (kubectl label namespace {name} {LABEL_PROTECTED}=true), or whoever is admin in namespace {parent} takes the consent back \
+         (kubectl patch sns {top} -n {parent} --type=merge -p '{{\"spec\":{{\"cascadeUntil\":null}}}}')",
+        name = object.name,
+        top = above.name,
+        parent = above.namespace,
+    );
+    Some((message, until))
+}
+
+/// Whether status says that the namespace will be deleted with one above it.
+fn is_announced(object: &SubnamespaceObject) -> bool {
+    condition::find(&object.status.conditions, DELETION_PENDING).is_some()
+}
+
+/// Whether what the lower one of two says of its deletion may have to change, now that the upper one is being deleted as it is.
+pub(in super::super) fn announcement_changes(
+    upper: &SubnamespaceObject,
+    lower: &SubnamespaceObject,
+    now: Timestamp,
+) -> bool {
+    !lower.terminating && consent(upper, now).is_ok() != is_announced(lower)
 }
 
 /// Those that none of the others is below.
