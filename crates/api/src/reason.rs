@@ -262,6 +262,9 @@ reasons! {
         NotInTree: [Ready], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
         /// The NamespaceTree names a namespace that does not exist.
         RootMissing: [Ready], "Create the namespace that `spec.root` names.";
+        /// The root of the tree is being deleted, or is gone, while other namespaces are below it. They stay with the quota that they
+        /// have: there is no namespace above to which they could move.
+        RootDeleted: [Ready, Event], "Delete the namespaces that the message names, or keep them without a tree: it has the commands.";
         /// The namespace that the NamespaceTree names belongs to another tree already.
         RootTaken: [Ready], "Delete this NamespaceTree, and create one for another namespace.";
         /// The tree does not permit namespaces of this name.

@@ -141,3 +141,38 @@ fn of_a_namespace_in_no_tree_nothing_more_is_read() {
     assert!(ran.code != 1 && !ran.out.contains("Quota"), "{}", ran.all());
     assert!(!requests.iter().any(|(_, uri, _)| uri.contains("resourcequotas")), "{requests:?}");
 }
+
+#[test]
+fn a_deletion_with_a_namespace_above_and_a_tree_without_a_root_are_explained() {
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-03-01T12:00:00Z"
+        })
+    };
+    let pending = condition("DeletionPending", "True", "DeletedWithAncestor", "shop-web will be deleted");
+    let object = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+        "metadata": {"name": "shop-web", "namespace": "shop", "uid": "u", "generation": 1},
+        "spec": {}, "status": {"phase": "Ready", "conditions": [pending]}
+    });
+    let tree = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": "shop", "uid": "t"},
+        "spec": {"root": "shop", "quota": {"hard": {"pods": "9"}}},
+        "status": {"conditions": [condition("Ready", "False", "RootDeleted", "namespace shop is being deleted")]}
+    });
+    let (hard, used) = (json!({"pods": "4"}), json!({"pods": "1"}));
+    let more = vec![
+        (QUOTAS, 200, list(&[own(&hard, &used)])),
+        (OBJECT, 200, object),
+        (EVENTS, 200, list(&[])),
+        ("GET /apis/coppice.dev/v1alpha1/namespacetrees/shop", 200, tree),
+    ];
+    let (ran, _) = against("coppice explain shop-web", script(&in_tree(), more));
+    let shown = "  shop/shop-web in NamespaceTree shop
+  the tree is not ready: namespace shop is being deleted [RootDeleted]
+  Subnamespace shop/shop-web is Ready
+  DeletionPending: shop-web will be deleted
+  pods: 3 free, 1 of 4 used
+";
+    assert!(ran.code != 1 && ran.out.contains(shown), "{}", ran.all());
+}

@@ -236,6 +236,18 @@ impl TreeContext {
         Place::Unknown(format!("there are more than {MAX_PATH} namespaces above namespace {name}"))
     }
 
+    /// The namespaces below the root of a tree, in the order of their paths, as they were when the root was there.
+    pub(crate) fn paths_below_root(&self, tree: &str) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.subnamespaces.for_each(|object| {
+            if object.status.tree == tree && object.status.namespace_uid.is_some() {
+                paths.push(object.status.path.clone());
+            }
+        });
+        paths.sort_unstable();
+        paths
+    }
+
     /// How many namespaces Subnamespaces have created, in all trees.
     pub(crate) fn created(&self) -> u64 {
         self.count(|sizes| sizes.values().copied().map(u64::from).sum())

@@ -23,6 +23,8 @@ pub(super) struct Observation {
     pub(super) children: usize,
     /// How many namespaces the tree has.
     pub(super) size: u32,
+    /// Once the root is being deleted or is gone: the paths of the namespaces below it. Otherwise nobody asks.
+    pub(super) left: Vec<String>,
     /// Why the caches cannot be trusted.
     pub(super) stale: Option<Why>,
     pub(super) time: ServerTime,
@@ -85,8 +87,13 @@ fn observation(
     let other = older.map(|older| format!("it is the root of NamespaceTree {}", older.name)).or_else(|| {
         above.map(|object| format!("Subnamespace {} in {} created it", object.name, object.namespace))
     });
+    let ours = tree.status.root_uid.as_ref();
+    let stays =
+        root.as_ref().is_some_and(|root| !root.terminating && ours.is_none_or(|uid| *uid == root.uid));
+    let left = if ours.is_none() || stays { Vec::new() } else { context.paths_below_root(&tree.name) };
     Observation {
         other,
+        left,
         size: context.size(&tree.name),
         stale: context.stale().or_else(unreadable),
         time: context.shared.time(),

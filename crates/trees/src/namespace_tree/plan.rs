@@ -18,8 +18,10 @@ use crate::overdraft;
 use crate::position::{Position, is_detaching, label_changes};
 
 /// Why a tree waits for somebody to do something.
-const NEED_SOMEBODY: [Reason; 4] =
-    [Reason::RootTaken, Reason::QuotaTaken, Reason::QuotaRefused, Reason::HasChildren];
+const NEED_SOMEBODY: [Reason; 5] =
+    [Reason::RootTaken, Reason::RootDeleted, Reason::QuotaTaken, Reason::QuotaRefused, Reason::HasChildren];
+/// So many of the namespaces that are left without a root are named.
+const MAX_NAMED: usize = 5;
 
 /// What to do: take the step, or else make `status` durable, and look again at `next_check` at the latest.
 pub(super) struct TreePlan {
@@ -96,7 +98,7 @@ impl TreePlan {
     fn root<'a>(&self, observation: &'a Observation, spec: &ValidTree) -> Result<&'a NamespaceFacts, Why> {
         let Some(root) = observation.root.as_deref() else {
             let message = format!("there is no namespace {}: create it", spec.root);
-            return Err((Reason::RootMissing, message));
+            return Err(root_deleted(observation, spec, "is gone").unwrap_or((Reason::RootMissing, message)));
         };
         if let Some(other) = &observation.other {
             let message = format!("namespace {} cannot be the root of another tree: {other}", root.name);
@@ -107,10 +109,13 @@ impl TreePlan {
                 "namespace {} is another one than when the tree was set up: delete this NamespaceTree, and create one for it",
                 root.name
             );
-            return Err((Reason::RootMissing, message));
+            let deleted = root_deleted(observation, spec, "was deleted, and is another one now");
+            return Err(deleted.unwrap_or((Reason::RootMissing, message)));
         }
         if root.terminating {
-            return Err((Reason::NamespaceTerminating, format!("namespace {} is being deleted", root.name)));
+            let message = format!("namespace {} is being deleted", root.name);
+            let deleted = root_deleted(observation, spec, "is being deleted");
+            return Err(deleted.unwrap_or((Reason::NamespaceTerminating, message)));
         }
         Ok(root)
     }
@@ -229,6 +234,34 @@ impl TreePlan {
         let (conditions, seen) = (&mut self.status.conditions, (tree.generation, observation.time.now()));
         self.events.extend(overdraft::describe(conditions, &root.name, quota, seen));
     }
+}
+
+/// The root ends, in these words, while others are below it; none where there is none.
+fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Option<Why> {
+    let left = &observation.left;
+    if left.is_empty() {
+        return None;
+    }
+    let first: Vec<&str> = left.iter().take(MAX_NAMED).map(String::as_str).collect();
+    let more = match left.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    // Where it is gone nothing says any more that what is below is in the tree.
+    let detach = if observation.root.as_ref().is_some_and(|root| root.terminating) {
+        format!(", or keep all of them without a tree (coppice tree detach {})", observation.tree.name)
+    } else {
+        String::new()
+    };
+    let message = format!(
+        "namespace {} {ends}, and the number of namespaces below it that are left without a root is {}: {}{more}; they stay with the \
+         quota that they have, since there is no namespace above to move to: delete them from the bottom up (kubectl delete namespace \
+         NAME){detach}",
+        spec.root,
+        left.len(),
+        first.join(", ")
+    );
+    Some((Reason::RootDeleted, message))
 }
 
 fn setting_up() -> Why {

@@ -67,6 +67,7 @@ fn ready() -> Observation {
         other: None,
         children: 0,
         size: 1,
+        left: Vec::new(),
         stale: None,
         time: ServerTime::certain(now()),
     }
@@ -139,6 +140,42 @@ fn a_root_that_cannot_be_one_is_not_touched() {
     let leaving = NamespaceFacts { terminating: true, ..root(&[]) };
     let leaving = Observation { root: Some(Arc::new(leaving)), ..ready() };
     waits(&leaving, Reason::NamespaceTerminating, "namespace shop is being deleted");
+}
+
+#[test]
+fn a_root_that_is_deleted_leaves_those_below_it_without_one_which_is_said_with_their_names() {
+    let left: Vec<String> = (1..=7).map(|at| format!("shop/shop-{at}")).collect();
+    let leaving = || Some(Arc::new(NamespaceFacts { terminating: true, ..root(LABELLED) }));
+    let seen = Observation { root: leaving(), left: left.clone(), size: 8, ..ready() };
+    waits(
+        &seen,
+        Reason::RootDeleted,
+        "namespace shop is being deleted, and the number of namespaces below it that are left without a root is 7: shop/shop-1, \
+         shop/shop-2, shop/shop-3, shop/shop-4, shop/shop-5 and 2 more; they stay",
+    );
+    waits(&seen, Reason::RootDeleted, "keep all of them without a tree (coppice tree detach shop)");
+    let begun = plan(&seen);
+    let [event] = &begun.events[..] else { panic!("{:?}", begun.events) };
+    assert_eq!((event.warning, event.reason, &event.message), (true, Reason::RootDeleted, &said(&begun).2));
+    // With fewer of them it is the same, and no further Event.
+    let status = serde_json::to_value(&begun.status).unwrap();
+    let stored = tree(&json!({}), &status);
+    let fewer =
+        Observation { tree: Arc::clone(&stored), root: leaving(), left: left[..1].to_vec(), ..ready() };
+    waits(&fewer, Reason::RootDeleted, "without a root is 1: shop/shop-1; they stay");
+    assert_eq!(plan(&fewer).events, []);
+    let gone = Observation { tree: Arc::clone(&stored), root: None, left: left.clone(), ..ready() };
+    waits(&gone, Reason::RootDeleted, "namespace shop is gone, and");
+    assert!(!said(&plan(&gone)).2.contains("detach"));
+    let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(&[]) }));
+    let another = Observation { root: another, left, ..ready() };
+    waits(&another, Reason::RootDeleted, "namespace shop was deleted, and is another one now, and");
+    // The last one is gone.
+    waits(
+        &Observation { tree: stored, root: leaving(), ..ready() },
+        Reason::NamespaceTerminating,
+        "being deleted",
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a namespace of a tree may still use, and what was refused there.
 
 use anyhow::Result;
-use coppice_api::SubnamespacePhase;
 use coppice_api::condition::{DELETION_PENDING, READY, find};
 use coppice_api::names::{ANNOTATION_PATH, LABEL_PARENT, LABEL_ROOT, LABEL_TREE, TREE_QUOTA_NAME};
+use coppice_api::{NamespaceTree, SubnamespacePhase};
 use coppice_hierarchy::ResourceName;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
@@ -33,6 +33,9 @@ pub(super) struct QuotaExplanation {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<String>,
+    /// Why the tree is not ready; absent if it is, or who asks may not read NamespaceTrees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree_not_ready: Option<String>,
     /// Of a root, or where it cannot be read, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     subnamespace: Option<SubnamespaceState>,
@@ -97,6 +100,9 @@ pub(super) async fn of_namespace(
             explanation.unknown = Some(format!("{why:#}"));
         }
     }
+    if let Some(tree) = &explanation.tree {
+        explanation.tree_not_ready = tree_not_ready(client, tree).await;
+    }
     if let Some(parent) = namespace.labels().get(LABEL_PARENT) {
         let target = Target { namespace: parent.clone(), name: name.clone() };
         match subnamespace(client, target).await {
@@ -110,6 +116,14 @@ pub(super) async fn of_namespace(
     }
     explanation.namespace = name;
     Ok(Some(explanation))
+}
+
+/// Most who ask may not read NamespaceTrees.
+async fn tree_not_ready(client: &Client, name: &str) -> Option<String> {
+    let tree = Api::<NamespaceTree>::all(client.clone()).get_opt(name).await.ok().flatten()?;
+    let conditions = tree.status?.conditions;
+    let ready = find(&conditions, READY).filter(|ready| ready.status == "False")?;
+    Some(format!("{} [{}]", ready.message, ready.reason))
 }
 
 async fn subnamespace(client: &Client, target: Target) -> Result<Option<SubnamespaceState>> {
@@ -177,6 +191,10 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
     heading(to, "Quota")?;
     let tree = one.tree.as_ref().map_or_else(String::new, |tree| format!(" in NamespaceTree {tree}"));
     writeln!(to, "  {}{tree}", one.path)?;
+    if let Some(why) = &one.tree_not_ready {
+        to.put("  the tree is not ready: ", WARNING)?;
+        writeln!(to, "{why}")?;
+    }
     if let Some(state) = &one.subnamespace {
         let SubnamespaceState { namespace, name, phase, reason, message, deletion_pending } = state;
         let phase = phase.map_or("not looked at yet", SubnamespacePhase::as_str);
