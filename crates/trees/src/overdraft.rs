@@ -4,65 +4,95 @@ use coppice_api::Reason;
 use coppice_api::condition::{self, Condition, ConditionState, WITHIN_QUOTA};
 use coppice_hierarchy::{Quota, ResourceName};
 use coppice_lifecycle::plan::PlannedEvent;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-/// Says in the conditions of a status whether what is used in a namespace is within its quota, of this generation and as of now; the Event if
-/// that began or ended.
+/// So long at least an overdraft is said to stand. Under churn the API server lets what is used go beyond a quota again and again for a
+/// moment, which is one overdraft.
+const STANDS_FOR: SignedDuration = SignedDuration::from_mins(1);
+
+/// Says in the conditions of a status whether what is used in a namespace is within its quota, of this generation and as of now. Returns the
+/// Event if that began or ended, and when time alone can end it.
 pub(crate) fn describe(
     conditions: &mut Vec<Condition>,
     namespace: &str,
     quota: &Quota,
     (generation, now): (i64, Timestamp),
-) -> Option<PlannedEvent> {
+) -> (Option<PlannedEvent>, Option<Timestamp>) {
     let before = condition::find(conditions, WITHIN_QUOTA);
-    let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
-    let (state, event) = state(before, namespace, quota)?;
+    let Some(Said { state, event, next_check }) = state(before, namespace, quota, now) else {
+        return (None, None);
+    };
     condition::set(conditions, WITHIN_QUOTA, state, generation, now);
-    event
+    (event, next_check)
 }
 
-/// What the condition says now, with the Event if that began or ended. None while that is not certain, and where it always was within.
+/// What the condition says now.
+struct Said {
+    state: ConditionState,
+    /// If that began or ended.
+    event: Option<PlannedEvent>,
+    /// When it can end.
+    next_check: Option<Timestamp>,
+}
+
+impl Said {
+    fn new(status: &'static str, reason: Reason, message: String, changed: bool) -> Self {
+        let event =
+            changed.then(|| PlannedEvent { warning: status == "False", reason, message: message.clone() });
+        let state = ConditionState { status, reason: reason.to_string(), message };
+        Self { state, event, next_check: None }
+    }
+}
+
+/// None while it is not certain, and where it always was within.
 ///
-/// What is used changes all the time, and each change would be a write: what was said `before`, by status and message, stays as long as it is
-/// about the same resources.
-fn state(
-    before: Option<(&str, &str)>,
-    namespace: &str,
-    quota: &Quota,
-) -> Option<(ConditionState, Option<PlannedEvent>)> {
+/// What is used changes all the time, and each change would be a write: the message of `before` stays until another resource joins those
+/// that it is about.
+fn state(before: Option<&Condition>, namespace: &str, quota: &Quota, now: Timestamp) -> Option<Said> {
     let overdraft = quota.overdraft()?;
     let over: Vec<&ResourceName> =
         overdraft.iter().filter(|(_, amount)| !amount.is_zero()).map(|(name, _)| name).collect();
-    let begun = before.filter(|(status, _)| *status == "False").map(|(_, message)| message);
-    let (status, reason, message) = if over.is_empty() {
-        // Of one that never was beyond it nothing has to be said.
-        before?;
-        ("True", Reason::OverdraftEnded, format!("namespace {namespace} is within its quota again"))
-    } else {
-        let about = about(namespace, &over);
-        let same = begun.filter(|message| message.split(": ").next() == Some(&*about));
-        let message = same.map_or_else(|| with_numbers(&about, &over, quota), str::to_owned);
-        ("False", Reason::Overdraft, message)
-    };
-    let changed = over.is_empty() == begun.is_some();
-    let event =
-        changed.then(|| PlannedEvent { warning: status == "False", reason, message: message.clone() });
-    Some((ConditionState { status, reason: reason.to_string(), message }, event))
+    let begun = before.filter(|before| before.status == "False");
+    if !over.is_empty() {
+        let same = begun.filter(|begun| is_about(&begun.message, namespace, &over));
+        let message =
+            same.map_or_else(|| with_numbers(namespace, &over, quota), |begun| begun.message.clone());
+        return Some(Said::new("False", Reason::Overdraft, message, begun.is_none()));
+    }
+    // Of one that never was beyond it nothing has to be said.
+    before?;
+    if let Some(begun) = begun
+        && let Ok(at) = begun.last_transition_time.0.checked_add(STANDS_FOR)
+        && now < at
+    {
+        let said = Said::new("False", Reason::Overdraft, begun.message.clone(), false);
+        return Some(Said { next_check: Some(at), ..said });
+    }
+    let message = format!("namespace {namespace} is within its quota again");
+    Some(Said::new("True", Reason::OverdraftEnded, message, begun.is_some()))
 }
 
-/// The beginning of the message, up to its colon: by it alone two of them are about the same. No name of a resource has a colon.
-fn about(namespace: &str, over: &[&ResourceName]) -> String {
-    let names: Vec<&str> = over.iter().map(|name| name.as_str()).collect();
-    format!("namespace {namespace} uses more than its quota of {}", names.join(", "))
+/// The beginning of the message, up to the names of resources, which end with a colon. No name has a colon or a comma.
+fn beginning(namespace: &str) -> String {
+    format!("namespace {namespace} uses more than its quota of ")
 }
 
-fn with_numbers(about: &str, over: &[&ResourceName], quota: &Quota) -> String {
+/// Whether a message is about all of these resources.
+fn is_about(message: &str, namespace: &str, over: &[&ResourceName]) -> bool {
+    let names = message.strip_prefix(&*beginning(namespace)).and_then(|rest| rest.split(": ").next());
+    names.is_some_and(|names| over.iter().all(|name| names.split(", ").any(|known| known == name.as_str())))
+}
+
+fn with_numbers(namespace: &str, over: &[&ResourceName], quota: &Quota) -> String {
     let own = quota.own();
+    let names: Vec<&str> = over.iter().map(|name| name.as_str()).collect();
     let numbers: Vec<String> =
         over.iter().map(|name| format!("{} of {} {name}", quota.used.get(name), own.get(name))).collect();
     format!(
-        "{about}: {} when this was seen; nothing is deleted for it, and nothing more of it is admitted there until less is used or the \
+        "{}{}: {} when this was seen; nothing is deleted for it, and nothing more of it is admitted there until less is used or the \
          namespace gets more",
+        beginning(namespace),
+        names.join(", "),
         numbers.join(", ")
     )
 }
@@ -87,50 +117,89 @@ mod tests {
     const BEGUN: &str = "namespace shop uses more than its quota of pods: 5 of 2 pods when this was seen; nothing is deleted for it, and \
                          nothing more of it is admitted there until less is used or the namespace gets more";
 
-    #[test]
-    fn it_begins_with_a_warning_and_the_numbers() {
-        let (state, event) = state(None, "shop", &quota(&[("cpu", "1"), ("pods", "5")])).unwrap();
-        assert_eq!((state.status, &*state.reason, &*state.message), ("False", "Overdraft", BEGUN));
-        let event = event.unwrap();
-        assert_eq!((event.warning, event.reason, &*event.message), (true, Reason::Overdraft, BEGUN));
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A namespace of which this is said, about which nothing was said before.
+    #[derive(Default)]
+    struct Shop(Vec<Condition>);
+
+    impl Shop {
+        /// The Event once this is used at that second, by reason, and when it is looked at again.
+        fn uses(&mut self, used: &[(&str, &str)], second: i64) -> (Option<Reason>, Option<Timestamp>) {
+            let before = self.0.clone();
+            let (event, next_check) = describe(&mut self.0, "shop", &quota(used), (1, at(second)));
+            if let Some(event) = &event {
+                assert_eq!(event.warning, event.reason == Reason::Overdraft);
+                assert_eq!((event.message.as_str(), self.0 == before), (self.said().1, false));
+            }
+            (event.map(|event| event.reason), next_check)
+        }
+
+        /// Status and message.
+        fn said(&self) -> (&str, &str) {
+            let [condition] = &self.0[..] else { panic!("{:?}", self.0) };
+            (&condition.status, &condition.message)
+        }
     }
 
     #[test]
-    fn it_is_said_again_for_other_resources_and_not_for_other_numbers() {
-        let before = Some(("False", BEGUN));
-        let (same, event) = state(before, "shop", &quota(&[("pods", "3")])).unwrap();
-        assert_eq!((&*same.message, event), (BEGUN, None));
-        let (other, event) = state(before, "shop", &quota(&[("cpu", "1500m"), ("pods", "3")])).unwrap();
-        assert!(
-            other.message.contains("quota of cpu, pods: 1500m of 1 cpu, 3 of 2 pods when"),
-            "{}",
-            other.message
-        );
-        assert_eq!(event, None);
+    fn it_begins_at_once_with_a_warning_and_the_numbers() {
+        let mut shop = Shop::default();
+        assert_eq!(shop.uses(&[("cpu", "1"), ("pods", "5")], 0), (Some(Reason::Overdraft), None));
+        assert_eq!(shop.said(), ("False", BEGUN));
+        assert_eq!(shop.0[0].reason, "Overdraft");
     }
 
     #[test]
-    fn it_ends_once_and_begins_again() {
-        let (ended, event) = state(Some(("False", BEGUN)), "shop", &quota(&[("pods", "2")])).unwrap();
-        assert_eq!((ended.status, &*ended.reason), ("True", "OverdraftEnded"));
-        assert_eq!(event.map(|event| (event.warning, event.reason)), Some((false, Reason::OverdraftEnded)));
-        let before = Some(("True", &*ended.message));
-        assert_eq!(state(before, "shop", &quota(&[("pods", "1")])).unwrap(), (ended.clone(), None));
-        let (again, event) = state(before, "shop", &quota(&[("pods", "5")])).unwrap();
-        assert_eq!((&*again.message, event.is_some_and(|event| event.warning)), (BEGUN, true));
+    fn it_is_said_again_for_further_resources_and_not_for_other_numbers_or_fewer() {
+        let mut shop = Shop::default();
+        shop.uses(&[("pods", "5")], 0);
+        assert_eq!(shop.uses(&[("pods", "3")], 1), (None, None));
+        assert_eq!(shop.said(), ("False", BEGUN));
+        assert_eq!(shop.uses(&[("cpu", "1500m"), ("pods", "3")], 2), (None, None));
+        let both = shop.said().1.to_owned();
+        assert!(both.contains("quota of cpu, pods: 1500m of 1 cpu, 3 of 2 pods when"), "{both}");
+        shop.uses(&[("pods", "4")], 3);
+        assert_eq!(shop.said(), ("False", &*both));
+    }
+
+    #[test]
+    fn it_ends_a_minute_after_it_began_at_the_earliest_and_begins_again_at_once() {
+        let mut shop = Shop::default();
+        shop.uses(&[("pods", "5")], 0);
+        // What goes back and forth is one overdraft.
+        for second in [1, 59] {
+            assert_eq!(shop.uses(&[("pods", "2")], second), (None, Some(at(60))));
+            assert_eq!(shop.uses(&[("pods", "3")], second), (None, None));
+            assert_eq!(shop.said(), ("False", BEGUN));
+        }
+        assert_eq!(shop.uses(&[("pods", "2")], 60), (Some(Reason::OverdraftEnded), None));
+        assert_eq!(shop.said(), ("True", "namespace shop is within its quota again"));
+        assert_eq!(shop.uses(&[("pods", "1")], 61), (None, None));
+        assert_eq!(shop.uses(&[("pods", "5")], 62), (Some(Reason::Overdraft), None));
+        assert_eq!(shop.said(), ("False", BEGUN));
+        assert_eq!(shop.uses(&[("pods", "2")], 121), (None, Some(at(122))));
     }
 
     #[test]
     fn nothing_is_said_of_what_always_was_within_and_while_something_is_under_way() {
-        assert_eq!(state(None, "shop", &quota(&[("cpu", "1"), ("pods", "2")])), None);
+        let mut shop = Shop::default();
+        assert_eq!(shop.uses(&[("cpu", "1"), ("pods", "2")], 0), (None, None));
+        assert_eq!(shop.0, []);
         // What the API server still admitted is no overdraft before the smaller quota is given up.
         let mut lowered = quota(&[("pods", "5")]);
         let since = "2026-01-01T00:00:00Z".parse().unwrap();
         lowered.ledger.lowering = Some(Box::new(Lowering { to: resources(&[("pods", "2")]), since }));
-        assert_eq!(state(None, "shop", &lowered), None);
-        assert_eq!(state(Some(("False", BEGUN)), "shop", &lowered), None);
         // Nor is what is beyond a quota that becomes larger before that is in force.
         let grows = Quota { hard: resources(&[("cpu", "1"), ("pods", "5")]), ..quota(&[("pods", "5")]) };
-        assert_eq!(state(None, "shop", &grows), None);
+        for changing in [&lowered, &grows] {
+            assert_eq!(describe(&mut shop.0, "shop", changing, (1, at(0))), (None, None));
+            assert_eq!(shop.0, []);
+        }
+        shop.uses(&[("pods", "5")], 0);
+        assert_eq!(describe(&mut shop.0, "shop", &lowered, (1, at(90))), (None, None));
+        assert_eq!(shop.said(), ("False", BEGUN));
     }
 }

@@ -232,7 +232,9 @@ impl TreePlan {
         let quota = observation.quota.as_deref().filter(|quota| quota.tree.as_deref() == Some(&*tree.name));
         let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
         let (conditions, seen) = (&mut self.status.conditions, (tree.generation, observation.time.now()));
-        self.events.extend(overdraft::describe(conditions, &root.name, quota, seen));
+        let (event, ends) = overdraft::describe(conditions, &root.name, quota, seen);
+        self.events.extend(event);
+        self.next_check = self.next_check.into_iter().chain(ends).min();
     }
 }
 

@@ -259,7 +259,10 @@ fn what_is_used_in_the_root_beyond_its_quota_is_said_until_it_is_worked_off() {
     let stored = serde_json::to_value(&begun.status).unwrap();
     let seen = with(&stored, "11", ready());
     assert!(plan(&seen).is_steady(&seen.tree.status), "{:?}", plan(&seen).status);
-    let ended = plan(&with(&stored, "10", ready()));
+    let ends = "2026-01-01T00:01:00Z".parse().unwrap();
+    assert_eq!(plan(&with(&stored, "10", ready())).next_check, Some(ends));
+    let later = Observation { time: ServerTime::certain(ends), ..ready() };
+    let ended = plan(&with(&stored, "10", later));
     assert_eq!(within(&ended).map(|(status, _)| status).as_deref(), Some("True"));
     assert!(ended.events.iter().any(|event| !event.warning && event.reason == Reason::OverdraftEnded));
     // Where the root is another one nothing is said of it.

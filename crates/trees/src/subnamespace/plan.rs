@@ -497,7 +497,9 @@ impl SubnamespacePlan {
         let quota = observation.quota.as_deref().filter(|_| rests && stays);
         let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
         let (conditions, seen) = (&mut self.status.conditions, (object.generation, observation.time.now()));
-        self.events.extend(overdraft::describe(conditions, &object.name, quota, seen));
+        let (event, ends) = overdraft::describe(conditions, &object.name, quota, seen);
+        self.events.extend(event);
+        self.next_check = self.next_check.into_iter().chain(ends).min();
     }
 }
 

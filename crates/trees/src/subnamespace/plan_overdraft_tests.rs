@@ -34,7 +34,13 @@ fn what_is_used_beyond_the_quota_is_said_once_and_until_it_is_worked_off() {
     // Another number is no other state: nothing is written for it.
     let seen = stored(&begun, "5");
     assert!(plan(&seen).is_steady(&seen.object.status), "{:?}", within(&plan(&seen)));
-    let ended = plan(&stored(&begun, "4"));
+    // For a minute it stands, whatever is used.
+    let mut seen = stored(&begun, "4");
+    let ends = "2026-01-01T00:01:00Z".parse().unwrap();
+    assert!(plan(&seen).is_steady(&seen.object.status), "{:?}", within(&plan(&seen)));
+    assert_eq!(plan(&seen).next_check, Some(ends));
+    seen.time = ServerTime::certain(ends);
+    let ended = plan(&seen);
     assert_eq!(
         within(&ended).map(|(status, reason, _)| (status, reason)),
         Some(("True".into(), "OverdraftEnded".into()))
