@@ -14,6 +14,7 @@ pub fn main() -> ExitCode {
     let color = std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
+    let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut io = Io {
         stdin: &mut std::io::stdin().lock(),
@@ -21,6 +22,7 @@ pub fn main() -> ExitCode {
         err: &mut std::io::stderr().lock(),
         now: now(),
         color,
+        width: size.map(|(width, _)| usize::from(width.0)),
         progress: std::io::stderr().is_terminal(),
         client: None,
     };

@@ -54,6 +54,8 @@ pub struct Io<'a> {
     pub now: Timestamp,
     /// Whether `out` understands colours.
     pub color: bool,
+    /// How wide the terminal is that `out` is. None where it is none: then nothing is left out or shortened.
+    pub width: Option<usize>,
     /// Whether somebody looks at `err`, who wants to know that something takes long.
     pub progress: bool,
     /// The API server to talk to, instead of the one that kubeconfig names.
@@ -167,6 +169,7 @@ mod tests {
                 err: &mut err,
                 now: Timestamp::UNIX_EPOCH,
                 color: false,
+                width: None,
                 progress,
                 client: None,
             };

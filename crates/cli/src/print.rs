@@ -36,6 +36,19 @@ impl Cell {
         // Here already, so that its width is that of what is shown.
         Self { text: visible(&text.into()).into_owned(), style }
     }
+
+    /// Leaves out the middle: names that begin alike often differ at their end.
+    fn shorten(&mut self, to: usize) {
+        let length = self.text.chars().count();
+        if length > to {
+            let end = to.saturating_sub(1) / 2;
+            let begin = to.saturating_sub(1) - end;
+            let mut text: String = self.text.chars().take(begin).collect();
+            text.push('…');
+            text.extend(self.text.chars().skip(length - end));
+            self.text = text;
+        }
+    }
 }
 
 /// The colour of a phase.
@@ -74,6 +87,11 @@ pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
 /// The style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();
 
+/// Between two columns.
+const GAP: usize = 3;
+/// No cell is shortened to less.
+const MIN_WIDTH: usize = 12;
+
 /// A table in kubectl's manner: columns as wide as their widest cell, three spaces between, the last one open.
 pub(crate) struct Table {
     headers: Vec<&'static str>,
@@ -91,13 +109,49 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Writes the table.
-    pub(crate) fn write(&self, to: &mut Screen<'_>, with_headers: bool) -> Result<()> {
+    /// Has it fit into a terminal of this width: leaves out these columns, each only if the table is still too wide, and then shortens the
+    /// cells of the first column.
+    pub(crate) fn fit(&mut self, width: usize, with_headers: bool, optional: &[&str]) {
+        for name in optional {
+            if self.excess(width, with_headers) == 0 {
+                return;
+            }
+            let Some(at) = self.headers.iter().position(|header| header == name) else { continue };
+            self.headers.remove(at);
+            for row in self.rows.iter_mut().filter(|row| at < row.len()) {
+                row.remove(at);
+            }
+        }
+        let excess = self.excess(width, with_headers);
+        if excess == 0 {
+            return;
+        }
+        let first = self.widths(with_headers).first().copied().unwrap_or(0);
+        for row in &mut self.rows {
+            if let Some(cell) = row.first_mut() {
+                cell.shorten(first.saturating_sub(excess).max(MIN_WIDTH));
+            }
+        }
+    }
+
+    /// How much wider it is than that.
+    fn excess(&self, width: usize, with_headers: bool) -> usize {
+        let widths = self.widths(with_headers);
+        (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)).saturating_sub(width)
+    }
+
+    /// Of each column its widest cell.
+    fn widths(&self, with_headers: bool) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.text.chars().count());
             cells.chain(with_headers.then_some(self.headers[column].len())).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.headers.len()).map(width).collect();
+        (0..self.headers.len()).map(width).collect()
+    }
+
+    /// Writes the table.
+    pub(crate) fn write(&self, to: &mut Screen<'_>, with_headers: bool) -> Result<()> {
+        let widths = self.widths(with_headers);
         let header: Vec<Cell> = self.headers.iter().map(|h| Cell::from(*h)).collect();
         for row in with_headers.then_some(&header).into_iter().chain(&self.rows) {
             // No spaces follow the last cell that is not empty.
@@ -109,7 +163,7 @@ impl Table {
                     to.put(text, cell.style)?;
                     padding = 0;
                 }
-                padding += (*width).max(text.chars().count()) - text.chars().count() + 3;
+                padding += (*width).max(text.chars().count()) - text.chars().count() + GAP;
             }
             writeln!(to)?;
         }

@@ -166,6 +166,7 @@ fn colours_are_asked_for_and_only_then() {
             err: &mut err,
             now: NOW.parse().unwrap(),
             color,
+            width: None,
             progress: false,
             client: None,
         };

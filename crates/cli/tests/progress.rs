@@ -55,6 +55,7 @@ fn says(line: &str, stdin: &str) -> String {
         err: &mut err,
         now: Timestamp::UNIX_EPOCH,
         color: false,
+        width: None,
         progress: true,
         client: Some(client),
     };

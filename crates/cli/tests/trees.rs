@@ -17,6 +17,41 @@ fn a_tree_shows_what_each_namespace_has_and_why_one_is_not_ready() {
 }
 
 #[test]
+fn on_a_narrow_terminal_columns_are_left_out_and_names_shortened() {
+    let table = |width: Option<usize>, line: &str| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut io = coppice_cli::Io {
+            stdin: &mut TREES.as_bytes(),
+            out: &mut out,
+            err: &mut err,
+            now: support::NOW.parse().unwrap(),
+            color: false,
+            width,
+            progress: false,
+            client: None,
+        };
+        coppice_cli::run(line.split(' ').map(Into::into), &mut io);
+        let out = String::from_utf8(out).unwrap();
+        out.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let line = "coppice tree -f -";
+    let whole = table(None, line);
+    assert_eq!(table(Some(87), line), whole, "it fits");
+    let narrow = table(Some(80), line);
+    assert_eq!(narrow[0], "NAMESPACE             PHASE     RESOURCE   REQUESTED   ALLOTTED   USED    FREE");
+    assert_eq!(narrow[1], "shop                  Ready     cpu        10          10         250m    5750m");
+    let narrower = table(Some(64), line);
+    assert_eq!(narrower[0], "NAMESPACE          PHASE     RESOURCE   ALLOTTED   USED    FREE");
+    assert_eq!(narrower[5], "└─ shop-web        Ready     cpu        4          1500m   2500m");
+    assert_eq!(narrower[7], "   └─ sh…eb-test   Ready     cpu        0          0       0");
+    for (width, lines) in [(80, narrow), (64, narrower)] {
+        assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+    }
+    let wide = "coppice tree -o wide -f -";
+    assert_eq!(table(Some(64), wide), table(None, wide));
+}
+
+#[test]
 fn a_namespace_is_shown_with_all_below_it() {
     let ran = run("coppice tree shop-web -f - --no-headers --resource pods", TREES);
     assert_eq!(

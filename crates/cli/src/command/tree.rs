@@ -35,7 +35,8 @@ use crate::{Exit, Io, files, with_progress};
   coppice tree detach shop --dry-run    the tree goes, and its namespaces stay
 
 Columns: REQUESTED, what spec asks for; ALLOTTED, what the namespace and all below it have; GIVEN, what of that those below it
-have; USED, what its own workloads use; FREE, what these may use besides, or the namespace may give.
+have; USED, what its own workloads use; FREE, what these may use besides, or the namespace may give. A terminal that is too narrow
+shows neither GIVEN nor, if need be, REQUESTED, and long names without their middle; `-o wide` and a pipe have all.
 
 Exit codes: 0 every namespace is ready, 1 error, 2 usage, 3 one is not ready: why is below the table.")]
 pub(crate) struct TreeArgs {
@@ -165,6 +166,9 @@ fn table(nodes: &[(Option<&str>, Node)], args: &TreeArgs, io: &mut Io<'_>) -> Re
             },
             args,
         );
+    }
+    if let Some(width) = io.width.filter(|_| !wide) {
+        table.fit(width, !args.no_headers, &["GIVEN", "REQUESTED"]);
     }
     table.write(&mut io.screen(), !args.no_headers)?;
     let mut why = Vec::new();

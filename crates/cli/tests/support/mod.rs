@@ -50,6 +50,7 @@ pub fn run_at(line: &str, stdin: &str, now: &str, client: Option<kube::Client>) 
         err: &mut err,
         now,
         color: false,
+        width: None,
         progress: false,
         client,
     };
