@@ -116,8 +116,7 @@ fn what_a_namespace_of_a_tree_may_use_and_what_was_refused_is_explained() {
         (&quota["path"], &quota["subnamespace"]["phase"]),
         (&json!("shop/shop-web"), &json!("Refused"))
     );
-    let memory =
-        json!({"resource": "memory", "own": "4Gi", "used": "1Gi", "free": "1Gi", "limitedBy": "company"});
+    let memory = json!({"resource": "memory", "allotted": "4Gi", "own": "4Gi", "used": "1Gi", "free": "1Gi", "limitedBy": "company"});
     assert_eq!(quota["resources"][1], memory);
     assert_eq!(quota["resources"][2]["overdraft"], "2");
     assert_eq!(quota["refusedPods"].as_array().map(Vec::len), Some(2), "{quota:#}");
@@ -143,7 +142,7 @@ fn of_a_namespace_in_no_tree_nothing_more_is_read() {
 }
 
 #[test]
-fn a_deletion_with_a_namespace_above_and_a_tree_without_a_root_are_explained() {
+fn a_deletion_that_comes_a_tree_without_a_root_and_what_was_given_away_are_explained() {
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         json!({
             "type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-03-01T12:00:00Z"
@@ -160,9 +159,11 @@ fn a_deletion_with_a_namespace_above_and_a_tree_without_a_root_are_explained() {
         "spec": {"root": "shop", "quota": {"hard": {"pods": "9"}}},
         "status": {"conditions": [condition("Ready", "False", "RootDeleted", "namespace shop is being deleted")]}
     });
-    let (hard, used) = (json!({"pods": "4"}), json!({"pods": "1"}));
+    let mut quota = own(&json!({"pods": "4"}), &json!({"pods": "1"}));
+    let ledger = json!({"allotment": {"pods": "9"}, "given": {"pods": "5"}}).to_string();
+    quota["metadata"]["annotations"]["coppice.dev/ledger"] = ledger.into();
     let more = vec![
-        (QUOTAS, 200, list(&[own(&hard, &used)])),
+        (QUOTAS, 200, list(&[quota])),
         (OBJECT, 200, object),
         (EVENTS, 200, list(&[])),
         ("GET /apis/coppice.dev/v1alpha1/namespacetrees/shop", 200, tree),
@@ -172,7 +173,7 @@ fn a_deletion_with_a_namespace_above_and_a_tree_without_a_root_are_explained() {
   the tree is not ready: namespace shop is being deleted [RootDeleted]
   Subnamespace shop/shop-web is Ready
   DeletionPending: shop-web will be deleted
-  pods: 3 free, 1 of 4 used
+  pods: 3 free, 1 of 4 used; 5 of its 9 are given to the namespaces below it
 ";
     assert!(ran.code != 1 && ran.out.contains(shown), "{}", ran.all());
 }

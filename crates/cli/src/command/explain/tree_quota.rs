@@ -33,7 +33,7 @@ pub(super) struct QuotaExplanation {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<String>,
-    /// Why the tree is not ready; absent if it is, or who asks may not read NamespaceTrees.
+    /// Why the tree is not ready; absent if it is, or who asks may not read `NamespaceTree`s.
     #[serde(skip_serializing_if = "Option::is_none")]
     tree_not_ready: Option<String>,
     /// Of a root, or where it cannot be read, none.
@@ -70,6 +70,11 @@ struct SubnamespaceState {
 #[serde(rename_all = "camelCase")]
 struct FreeResource {
     resource: ResourceName,
+    /// What the namespace and all below it have,
+    allotted: String,
+    /// and what of that those below it have, or are being given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given: Option<String>,
     own: String,
     used: String,
     /// By its own quota and by all others.
@@ -118,7 +123,7 @@ pub(super) async fn of_namespace(
     Ok(Some(explanation))
 }
 
-/// Most who ask may not read NamespaceTrees.
+/// Most who ask may not read `NamespaceTree`s.
 async fn tree_not_ready(client: &Client, name: &str) -> Option<String> {
     let tree = Api::<NamespaceTree>::all(client.clone()).get_opt(name).await.ok().flatten()?;
     let conditions = tree.status?.conditions;
@@ -174,8 +179,11 @@ fn free(own: &NamespaceQuota, others: &[OtherLimit]) -> Vec<FreeResource> {
         let limits = others.iter().filter(same).filter_map(|other| Some((other.free()?, other.quota())));
         let tightest = limits.min_by_key(|(free, _)| *free).filter(|(free, _)| *free < unused.get(resource));
         let beyond = beyond.get(resource);
+        let given = own.ledger.given.get(resource);
         FreeResource {
             resource: resource.clone(),
+            allotted: own.ledger.allotment.get(resource).to_string(),
+            given: (!given.is_zero()).then(|| given.to_string()),
             own: own.own.get(resource).to_string(),
             used: own.used.get(resource).to_string(),
             free: tightest.map_or_else(|| unused.get(resource), |(free, _)| free).to_string(),
@@ -213,14 +221,17 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
         to.put("  what is free is not known: ", WARNING)?;
         writeln!(to, "{why}")?;
     }
-    for FreeResource { resource, own, used, free, limited_by, overdraft } in &one.resources {
+    for FreeResource { resource, allotted, given, own, used, free, limited_by, overdraft } in &one.resources {
+        let below = given.as_ref().map_or_else(String::new, |given| {
+            format!("; {given} of its {allotted} are given to the namespaces below it")
+        });
         if let Some(beyond) = overdraft {
             to.put(&format!("  {resource}: {used} of {own} used, {beyond} beyond its quota"), WARNING)?;
-            writeln!(to, ": nothing more starts until that much is gone, or it gets more")?;
+            writeln!(to, ": nothing more starts until that much is gone, or it gets more{below}")?;
             continue;
         }
         let by = limited_by.as_ref().map_or_else(String::new, |quota| format!(" by ResourceQuota {quota}"));
-        writeln!(to, "  {resource}: {free} free{by}, {used} of {own} used")?;
+        writeln!(to, "  {resource}: {free} free{by}, {used} of {own} used{below}")?;
     }
     for other in &one.other_quotas {
         writeln!(to, "  {other}")?;
