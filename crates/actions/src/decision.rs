@@ -102,7 +102,7 @@ pub struct StepContext<'a> {
     /// The cache of the settings.
     pub configs: &'a Store<Configs>,
     /// What of the budget it takes from.
-    pub share: Share,
+    pub share: Share<'a>,
     /// The API server's time.
     pub clock: &'a ServerClock,
 }

@@ -79,6 +79,54 @@ pub enum ReservationError {
 
 type ReserveResult = Result<Reservation, ReservationError>;
 
+/// A [`Share`] of one that waits.
+#[derive(Debug)]
+enum WaitingShare {
+    Managers(u64),
+    Trees(u64),
+    Tree(Box<str>, u64),
+}
+
+impl WaitingShare {
+    fn of(share: Share<'_>) -> Self {
+        match share {
+            Share::Managers(namespaces) => Self::Managers(namespaces),
+            Share::Trees(namespaces) => Self::Trees(namespaces),
+            Share::Tree { name, namespaces } => Self::Tree(name.into(), namespaces),
+        }
+    }
+
+    fn get(&self) -> Share<'_> {
+        match self {
+            Self::Managers(namespaces) => Share::Managers(*namespaces),
+            Self::Trees(namespaces) => Share::Trees(*namespaces),
+            Self::Tree(name, namespaces) => Share::Tree { name, namespaces: *namespaces },
+        }
+    }
+
+    /// Whether both take from the same part of the budget, however many namespaces each has counted.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Managers(_), Self::Managers(_)) | (Self::Trees(_), Self::Trees(_)) => true,
+            (Self::Tree(one, _), Self::Tree(other, _)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// A caller that waits for its step.
+#[derive(Debug)]
+struct Waiting {
+    share: WaitingShare,
+    reply: oneshot::Sender<ReserveResult>,
+}
+
+/// Those that wait for steps of the same part of the budget, in the order of arrival.
+struct Group {
+    share: WaitingShare,
+    replies: Vec<oneshot::Sender<ReserveResult>>,
+}
+
 /// The time between two reservations: where many steps are due, it saves requests to the API server, which has to carry
 /// the steps out. A single caller does not wait.
 const SPACING: Duration = Duration::from_millis(50);
@@ -90,7 +138,7 @@ const SPACING: Duration = Duration::from_millis(50);
 pub struct Governor {
     /// When the last one started.
     last_write: tokio::sync::Mutex<Option<Instant>>,
-    waiting: Mutex<Vec<oneshot::Sender<ReserveResult>>>,
+    waiting: Mutex<Vec<Waiting>>,
 }
 
 impl Governor {
@@ -101,12 +149,13 @@ impl Governor {
         clients: &Clients,
         permit: &Permit,
         known: &Store<Configs>,
-        share: Share,
+        share: Share<'_>,
         now: impl Fn() -> ServerTime,
     ) -> ReserveResult {
         loop {
             let (reply, mut response) = oneshot::channel();
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
+            let waiting = Waiting { share: WaitingShare::of(share), reply };
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
             let mut last_write = self.last_write.lock().await;
             let mut answer = response.try_recv();
             if matches!(answer, Err(oneshot::error::TryRecvError::Empty)) {
@@ -119,7 +168,7 @@ impl Governor {
                 if let Some(denied) = time.uncertainty().map(governor::uncertain) {
                     return Err(ReservationError::Denied(denied));
                 }
-                self.grant_all(clients, permit, known, share, time.now()).await;
+                self.grant_all(clients, permit, known, time.now()).await;
                 answer = response.try_recv();
             }
             drop(last_write);
@@ -130,26 +179,44 @@ impl Governor {
         }
     }
 
-    async fn grant_all(
-        &self,
-        clients: &Clients,
-        permit: &Permit,
-        known: &Store<Configs>,
-        share: Share,
-        now: Timestamp,
-    ) {
-        let mut waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        // A cancelled caller needs no step.
-        waiting.retain(|waiting| !waiting.is_closed());
-        let mut batch = reserve(clients, permit, known, share, now, waiting.len()).await;
-        for waiting in waiting {
-            // The caller is gone: the step is spent and not used.
-            drop(waiting.send(batch.as_mut().map_err(|error| error.clone()).and_then(Batch::next)));
+    async fn grant_all(&self, clients: &Clients, permit: &Permit, known: &Store<Configs>, now: Timestamp) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let groups = grouped(waiting);
+        let asked: Vec<_> = groups.iter().map(|group| (group.share.get(), group.replies.len())).collect();
+        match reserve(clients, permit, known, &asked, now).await {
+            Ok(batches) => {
+                for (group, mut batch) in groups.into_iter().zip(batches) {
+                    for reply in group.replies {
+                        // The caller is gone: the step is spent and not used.
+                        drop(reply.send(batch.next()));
+                    }
+                }
+            }
+            Err(error) => {
+                for reply in groups.into_iter().flat_map(|group| group.replies) {
+                    drop(reply.send(Err(error.clone())));
+                }
+            }
         }
     }
 }
 
-/// The result of a reservation for several callers.
+fn grouped(waiting: Vec<Waiting>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for Waiting { share, reply } in waiting {
+        // A cancelled caller needs no step.
+        if reply.is_closed() {
+            continue;
+        }
+        match groups.iter_mut().find(|group| group.share.is_same(&share)) {
+            Some(group) => group.replies.push(reply),
+            None => groups.push(Group { share, replies: vec![reply] }),
+        }
+    }
+    groups
+}
+
+/// The result of a reservation for several callers, all of the same part of the budget.
 struct Batch {
     settings: Arc<Config>,
     started: Instant,
@@ -167,7 +234,8 @@ impl Batch {
     }
 }
 
-/// Reserves this many destructive steps, or as many of them as there is budget for.
+/// Reserves this many destructive steps of each of these parts of the budget, or as many of them as there is budget for, by one write. The
+/// answers are in the same order.
 ///
 /// The ledger is written only in the revision that was read, so a reservation that succeeds relies on current data. So
 /// the first read is of the cache. A denial by the cache is not final: it may be behind.
@@ -175,13 +243,11 @@ async fn reserve(
     clients: &Clients,
     permit: &Permit,
     known: &Store<Configs>,
-    share: Share,
+    asked: &[(Share<'_>, usize)],
     now: Timestamp,
-    steps: usize,
-) -> Result<Batch, ReservationError> {
-    let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+) -> Result<Vec<Batch>, ReservationError> {
     let started = Instant::now();
-    let mut cached = known.get("", CONFIG_NAME).filter(|config| allows(config, share, now));
+    let mut cached = known.get("", CONFIG_NAME).filter(|config| allow_all(config, asked, now));
     for _ in 0..MAX_ATTEMPTS {
         let settings = match cached.take() {
             Some(settings) => settings,
@@ -189,10 +255,16 @@ async fn reserve(
         };
         let spec = settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_string()))?;
         let before = &settings.status.governor;
-        let answer = governor::reserve(&spec.governor, before, share, now, steps);
-        if answer.granted > 0 || answer.budget != *before {
+        let (mut budget, mut answers) = (before.clone(), Vec::with_capacity(asked.len()));
+        for (share, steps) in asked {
+            let steps = u32::try_from(*steps).unwrap_or(u32::MAX);
+            let answer = governor::reserve(&spec.governor, &budget, *share, now, steps);
+            budget = answer.budget;
+            answers.push((answer.granted, answer.denied));
+        }
+        if budget != *before || answers.iter().any(|(granted, _)| *granted > 0) {
             let mut status = (*settings.status).clone();
-            status.governor = answer.budget;
+            status.governor = budget;
             match write::status::<Configs>(clients, permit, &settings, &status).await {
                 // An edit that the cache does not have yet is left to the watch, which enqueues every manager for it.
                 Ok(written) if is_edited(known, &written) => {}
@@ -202,11 +274,14 @@ async fn reserve(
                 Err(error) => return Err(ReservationError::Unavailable(error.to_string())),
             }
         }
-        let no_budget = answer.denied.map_or_else(
-            || ReservationError::Unavailable("more steps were asked for than were reserved".to_owned()),
-            ReservationError::Denied,
-        );
-        return Ok(Batch { settings, started, unassigned: answer.granted, no_budget });
+        let batch = |(granted, denied): (u32, Option<Denied>)| {
+            let no_budget = denied.map_or_else(
+                || ReservationError::Unavailable("more steps were asked for than were reserved".to_owned()),
+                ReservationError::Denied,
+            );
+            Batch { settings: Arc::clone(&settings), started, unassigned: granted, no_budget }
+        };
+        return Ok(answers.into_iter().map(batch).collect());
     }
     Err(ReservationError::Unavailable(format!("{MAX_ATTEMPTS} attempts to write it met other writers")))
 }
@@ -221,9 +296,12 @@ async fn read_settings(clients: &Clients) -> Result<Arc<Config>, ReservationErro
     read.map(Arc::new).ok_or_else(|| ReservationError::Unavailable("it does not exist".to_owned()))
 }
 
-fn allows(settings: &Config, share: Share, now: Timestamp) -> bool {
+fn allow_all(settings: &Config, asked: &[(Share<'_>, usize)], now: Timestamp) -> bool {
     let budget = &settings.status.governor;
-    settings.decoded().is_ok_and(|spec| governor::allow(&spec.governor, budget, share, now).is_ok())
+    settings.decoded().is_ok_and(|spec| {
+        let allows = |share| governor::allow(&spec.governor, budget, share, now).is_ok();
+        asked.iter().all(|(share, _)| allows(*share))
+    })
 }
 
 #[cfg(test)]

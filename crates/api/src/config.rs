@@ -44,7 +44,8 @@ pub struct CoppiceConfigSpec {
     /// platform knows them.
     #[serde(default)]
     pub protected: Protected,
-    /// The budget of destructive steps, and the breaker. Default: each field's own.
+    /// The budget of destructive steps, and the breaker. What users delete one by one in a tree of namespaces has the same limits for each
+    /// tree by itself. Default: each field's own.
     #[serde(default)]
     pub governor: GovernorSpec,
     /// What tenants may ask for. Default: each field's own, so that every limit can be set alone.
@@ -316,10 +317,29 @@ pub struct GovernorStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,
-    /// The same for trees of namespaces, whose hourly share is their own.
+    /// The same for what trees of namespaces have in common, whose hourly share is their own: where a namespace is deleted with all
+    /// below it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub tree_reservations: Vec<ReservationEntry>,
+    /// The budget of each tree of namespaces, by its name: what its users delete one by one. A tree of which nothing was reserved in
+    /// the last hour is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub tree_budgets: Vec<TreeBudget>,
+}
+
+/// What was reserved of the budget of one tree of namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TreeBudget {
+    /// The name of its NamespaceTree.
+    #[schemars(length(max = 253))]
+    pub tree: String,
+    /// Steps reserved for it in the last hour, oldest first, those of one instant together.
+    #[serde(default)]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
+    pub reservations: Vec<ReservationEntry>,
 }
 
 /// A breaker that a collapse of facts has opened.

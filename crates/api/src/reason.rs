@@ -397,6 +397,9 @@ reasons! {
         BreakerClosed: [Event], nothing;
         /// The budget is spent for now; `status.next.due` says until when, of a Subnamespace the message.
         BudgetSpent: [NextStep, Ready, Blocked, Governor], "Wait, or raise the budget.";
+        /// What users may delete one by one in this tree of namespaces is spent for now; the message says which tree, and of which
+        /// limit. Other trees, and what managers do, neither wait for it nor have spent it.
+        TreeBudgetSpent: [Ready, Blocked], "Wait, or raise the budget.";
         /// The ledger of the budget could not be read or written. The manager shows `Retrying` with the error.
         GovernorUnavailable: [Blocked], "Read `status.intent.lastError`.";
         /// The operator's clock and the API server's differ by more than 5 s, or did within the last minute in any

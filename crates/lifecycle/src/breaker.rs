@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::governor::{Share, allow, current_budget, reserve};
 
-    const MANAGERS: Share = Share::Managers(0);
+    const MANAGERS: Share<'_> = Share::Managers(0);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).unwrap()

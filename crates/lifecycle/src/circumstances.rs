@@ -22,7 +22,7 @@ pub struct Circumstances<'a> {
     /// The budget's ledger.
     pub budget: &'a GovernorStatus,
     /// What of the budget it takes from.
-    pub share: Share,
+    pub share: Share<'a>,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<&'a (Reason, String)>,
     /// Who else deletes the namespace, if anybody does.

@@ -2,10 +2,11 @@
 //!
 //! The ledger is the status of `CoppiceConfig/coppice`; the runtime reserves by compare-and-swap, so that the budget
 //! holds for all replicas together and across restarts. A reservation is made before its step and never taken back:
-//! after a crash in between the budget is spent, not exceeded.
+//! after a crash in between the budget is spent, not exceeded. What users delete one by one in a tree of namespaces has a
+//! budget for each tree, in the same ledger.
 
 use coppice_api::Reason;
-use coppice_api::config::{Blocked, GovernorSpec, GovernorStatus, ReservationEntry};
+use coppice_api::config::{Blocked, GovernorSpec, GovernorStatus, ReservationEntry, TreeBudget};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::breaker;
@@ -14,11 +15,13 @@ use coppice_quantity::time::ClockUncertainty;
 
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 const HOUR: SignedDuration = SignedDuration::from_secs(3600);
+/// So many trees have budgets of their own at a time: the ledger is one object, whose size is limited.
+const MAX_TREE_BUDGETS: usize = 100;
 
 /// Why a step may not be taken now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// Of the governor `Paused`, `BreakerOpen` or `BudgetSpent`, and of a reservation also `ClockSkew`;
+    /// Of the governor `Paused`, `BreakerOpen`, `BudgetSpent` or `TreeBudgetSpent`, and of a reservation also `ClockSkew`;
     /// [circumstances](crate::circumstances) and [steps](crate::steps) have others.
     pub reason: Reason,
     /// The message.
@@ -55,20 +58,30 @@ pub(crate) fn clock_skew(uncertainty: ClockUncertainty) -> (Reason, String) {
     (Reason::ClockSkew, format!("the API server's clock and Coppice's {wrong}"))
 }
 
-/// Whose steps they are, and how many namespaces these look after: what they may take an hour is a share of that number. The share of one
-/// leaves that of the other alone; the limits in numbers hold for both together.
+/// Whose steps they are, and how many namespaces these look after: what they may take an hour is a share of that number. No share is
+/// spent by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum Share<'a> {
     /// Those of managers and cluster managers.
     Managers(u64),
-    /// Those of trees of namespaces.
+    /// Those that trees of namespaces have in common: of a namespace that is deleted with all below it. The limits in numbers hold for
+    /// these and those of managers together.
     Trees(u64),
+    /// What users delete one by one in a tree: every limit holds for the tree alone.
+    Tree {
+        /// The name of the tree.
+        name: &'a str,
+        /// How many namespaces it has.
+        namespaces: u64,
+    },
 }
 
-impl Share {
+impl Share<'_> {
     fn namespaces(self) -> u64 {
         match self {
-            Self::Managers(namespaces) | Self::Trees(namespaces) => namespaces,
+            Self::Managers(namespaces) | Self::Trees(namespaces) | Self::Tree { namespaces, .. } => {
+                namespaces
+            }
         }
     }
 
@@ -77,7 +90,36 @@ impl Share {
         match self {
             Self::Managers(_) => &budget.reservations,
             Self::Trees(_) => &budget.tree_reservations,
+            Self::Tree { name, .. } => {
+                let own = budget.tree_budgets.iter().find(|own| own.tree == name);
+                own.map(|own| own.reservations.as_slice()).unwrap_or_default()
+            }
         }
+    }
+
+    /// The same; what trees have in common where the ledger has no room for the budget of one more tree.
+    fn with_room(self, budget: &GovernorStatus, now: Timestamp) -> Self {
+        let Self::Tree { name, namespaces } = self else { return self };
+        let others = budget.tree_budgets.iter().filter(|other| other.tree != name && is_used(other, now));
+        if others.count() < MAX_TREE_BUDGETS { self } else { Self::Trees(namespaces) }
+    }
+
+    /// Why there is no more of it. `of_all`: a limit for managers and trees together.
+    fn spent(self, limit: u32, what: &str, of_all: bool) -> (Reason, String) {
+        let of = match self {
+            Self::Tree { name, .. } => {
+                format!("the budget of tree {name}, {limit} destructive steps {what},")
+            }
+            Self::Trees(_) if !of_all => {
+                format!("the budget that trees have in common, {limit} destructive steps {what},")
+            }
+            Self::Managers(_) | Self::Trees(_) => format!("the budget of {limit} destructive steps {what}"),
+        };
+        let reason = match self {
+            Self::Managers(_) | Self::Trees(_) => Reason::BudgetSpent,
+            Self::Tree { .. } => Reason::TreeBudgetSpent,
+        };
+        (reason, format!("{of} is spent"))
     }
 }
 
@@ -92,7 +134,7 @@ pub fn hourly_limit(settings: &GovernorSpec, managed: u64) -> u32 {
 pub fn allow(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    share: Share,
+    share: Share<'_>,
     now: Timestamp,
 ) -> Result<(), Denied> {
     remaining(settings, budget, share, now).map(drop)
@@ -102,7 +144,7 @@ pub fn allow(
 fn remaining(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    share: Share,
+    share: Share<'_>,
     now: Timestamp,
 ) -> Result<u32, Denied> {
     if settings.paused && !active(Mutant::PauseIgnored) {
@@ -115,28 +157,31 @@ fn remaining(
     if let Some(open) = breaker::open(settings, budget).filter(|_| !active(Mutant::BreakerIgnored)) {
         return Err(breaker::denied(open));
     }
+    let share = share.with_room(budget, now);
     let hourly = hourly_limit(settings, share.namespaces());
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
     let together = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
     let own = share.reservations(budget).iter().rev();
+    let (minute, hour) = ("a minute (perMinute)", "an hour (perHour, maxShare, atLeast)");
+    let of_own = (capacity(own.clone(), hourly, HOUR, now), hourly, hour, false);
+    let limits = if matches!(share, Share::Tree { .. }) {
+        [Some((capacity(own, minutely, MINUTE, now), minutely, minute, false)), Some(of_own), None]
+    } else {
+        let minute = "a minute (perMinute), of managers and trees together,";
+        let hour = "an hour (perHour), of managers and trees together,";
+        [
+            Some((capacity(newest_first(budget), minutely, MINUTE, now), minutely, minute, true)),
+            Some(of_own),
+            Some((capacity(newest_first(budget), together, HOUR, now), together, hour, true)),
+        ]
+    };
     let mut remaining = u32::MAX;
-    for (capacity, limit, what) in [
-        (capacity(newest_first(budget), minutely, MINUTE, now), minutely, "a minute (perMinute)"),
-        (capacity(own, hourly, HOUR, now), hourly, "an hour (perHour, maxShare, atLeast)"),
-        (
-            capacity(newest_first(budget), together, HOUR, now),
-            together,
-            "an hour (perHour), of managers and trees together,",
-        ),
-    ] {
+    for (capacity, limit, what, of_all) in limits.into_iter().flatten() {
         match capacity {
             Capacity::Free(steps) => remaining = remaining.min(steps),
             Capacity::Full(retry_at) => {
-                return Err(Denied {
-                    reason: Reason::BudgetSpent,
-                    message: format!("the budget of {limit} destructive steps {what} is spent"),
-                    retry_at,
-                });
+                let (reason, message) = share.spent(limit, what, of_all);
+                return Err(Denied { reason, message, retry_at });
             }
         }
     }
@@ -158,10 +203,11 @@ pub struct Grant {
 pub fn reserve(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    share: Share,
+    share: Share<'_>,
     now: Timestamp,
     steps: u32,
 ) -> Grant {
+    let share = share.with_room(budget, now);
     let granted = match remaining(settings, budget, share, now) {
         Ok(remaining) => steps.min(remaining),
         Err(denied) => {
@@ -178,6 +224,13 @@ pub fn reserve(
             ..budget.clone()
         },
         Share::Trees(_) => GovernorStatus { tree_reservations: reservations, ..budget.clone() },
+        Share::Tree { name, .. } => {
+            let mut trees = used_by_trees(budget, now);
+            trees.retain(|other| other.tree != name);
+            let at = trees.partition_point(|other| other.tree.as_str() < name);
+            trees.insert(at, TreeBudget { tree: name.to_owned(), reservations });
+            GovernorStatus { tree_budgets: trees, ..budget.clone() }
+        }
     };
     let denied = if granted < steps { allow(settings, &budget, share, now).err() } else { None };
     match &denied {
@@ -187,11 +240,21 @@ pub fn reserve(
 }
 
 /// The ledger with a note of what stopped a step of managers; what stops one of trees, its Subnamespace says.
-fn noted(budget: &GovernorStatus, share: Share, denied: &Denied, now: Timestamp) -> GovernorStatus {
+fn noted(budget: &GovernorStatus, share: Share<'_>, denied: &Denied, now: Timestamp) -> GovernorStatus {
     match share {
         Share::Managers(_) => with_block(budget, denied, now),
-        Share::Trees(_) => budget.clone(),
+        Share::Trees(_) | Share::Tree { .. } => budget.clone(),
     }
+}
+
+/// Whether any of it counts for anything still.
+fn is_used(own: &TreeBudget, now: Timestamp) -> bool {
+    own.reservations.iter().any(|entry| in_window(entry.at, HOUR, now))
+}
+
+/// Without the budgets of trees that have not used theirs for an hour.
+fn used_by_trees(budget: &GovernorStatus, now: Timestamp) -> Vec<TreeBudget> {
+    budget.tree_budgets.iter().filter(|own| is_used(own, now)).cloned().collect()
 }
 
 /// The reservations of the last hour, and a new one.
@@ -220,7 +283,7 @@ fn sum<'a>(reservations: impl IntoIterator<Item = &'a ReservationEntry>) -> u32 
     reservations.into_iter().map(|b| b.steps).fold(0, u32::saturating_add)
 }
 
-/// All that was reserved, by whomever. Asked for each step that is planned, so nothing is copied.
+/// All that was reserved, but for what trees have alone. Asked for each step that is planned, so nothing is copied.
 fn newest_first(budget: &GovernorStatus) -> impl Iterator<Item = &ReservationEntry> {
     let mut managers = budget.reservations.iter().rev().peekable();
     let mut trees = budget.tree_reservations.iter().rev().peekable();
@@ -243,6 +306,7 @@ pub fn current_budget(
     let reviewed = GovernorStatus {
         hourly_limit: hourly_limit(settings, managed),
         last_hour: sum(within),
+        tree_budgets: used_by_trees(budget, now),
         ..budget.clone()
     };
     match allow(settings, budget, share, now) {
@@ -305,11 +369,15 @@ pub(crate) fn round_up(at: Timestamp, seconds: i64) -> Timestamp {
 }
 
 #[cfg(test)]
+#[path = "governor_tree_tests.rs"]
+mod tree_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MANAGERS: Share = Share::Managers(0);
+    const MANAGERS: Share<'_> = Share::Managers(0);
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()

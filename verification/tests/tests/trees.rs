@@ -365,6 +365,13 @@ async fn ends(cluster: &Setup) -> Test {
     cluster.gone("shop-web", "shop-web-test").await?;
     cluster.gone("shop", "shop-web").await?;
     ensure!(cluster.limits("shop").await? == json!({"cpu": "10", "pods": "10"}));
+    let settings = cluster.test_cluster.get("coppiceconfig", "", "coppice").await?.context("settings")?;
+    let governor = &settings["status"]["governor"];
+    let one_by_one = governor["treeBudgets"][0]["tree"] == "shop" && governor["treeReservations"].is_null();
+    ensure!(
+        one_by_one && governor["reservations"].is_null(),
+        "of the budget of the tree alone: {governor:#}"
+    );
     let records = cluster.test_cluster.list("delns", "").await?;
     let of_web =
         records.iter().find(|record| record["spec"]["namespace"] == "shop-web").context("no record")?;

@@ -101,15 +101,21 @@ impl Plane {
     }
 
     async fn reserve(&self, governor: &Governor) -> Result<Reservation, ReservationError> {
+        self.reserve_of(governor, Share::Managers(1)).await
+    }
+
+    async fn reserve_of(
+        &self,
+        governor: &Governor,
+        share: Share<'_>,
+    ) -> Result<Reservation, ReservationError> {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let server_clock = ServerClock::new(Clock::following_tokio(now));
         let plane = self.clone();
         let service = tower::service_fn(move |request| plane.clone().answer(request));
         let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
         let permit = Gate::always(Duration::ZERO).permit().unwrap();
-        governor
-            .reserve(&clients, &permit, &self.known, Share::Managers(1), || ServerTime::certain(now))
-            .await
+        governor.reserve(&clients, &permit, &self.known, share, || ServerTime::certain(now)).await
     }
 
     async fn reserve_many(
@@ -157,6 +163,28 @@ async fn who_came_first_has_what_the_budget_still_has() {
     assert_eq!(answers[4..].iter().filter_map(denied_by).collect::<Vec<_>>(), [Reason::BudgetSpent; 2]);
     let settings = plane.settings.lock().unwrap();
     assert_eq!(settings["status"]["governor"]["blocked"]["reason"], "BudgetSpent", "{settings:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_of_several_trees_share_a_write_and_each_has_its_own_budget() {
+    let (plane, governor) = (Plane::new(2), Governor::default());
+    let tree = |name| Share::Tree { name, namespaces: 5 };
+    let shares = [tree("a"), tree("a"), tree("b"), tree("a"), Share::Trees(5), tree("b")];
+    let answers = join_all(shares.map(|share| plane.reserve_of(&governor, share))).await;
+    let denied: Vec<_> = answers.iter().map(denied_by).collect();
+    assert_eq!(denied, [None, None, None, Some(Reason::TreeBudgetSpent), None, None]);
+    assert_eq!(plane.writes.lock().unwrap().len(), 2, "the first, and the others together");
+    let settings = plane.settings.lock().unwrap().clone();
+    let ledger = &settings["status"]["governor"];
+    let steps = |entries: &Value| entries[0]["steps"].clone();
+    assert_eq!(ledger["treeBudgets"][0]["tree"], "a");
+    assert_eq!(steps(&ledger["treeBudgets"][0]["reservations"]), 2, "{ledger:#}");
+    assert_eq!(steps(&ledger["treeBudgets"][1]["reservations"]), 2, "{ledger:#}");
+    assert_eq!(steps(&ledger["treeReservations"]), 1, "{ledger:#}");
+    assert!(ledger["reservations"].is_null(), "managers have spent nothing: {ledger:#}");
+    // Another process, which knows nothing but the ledger.
+    let answer = plane.reserve_of(&Governor::default(), tree("a")).await;
+    assert_eq!(denied_by(&answer), Some(Reason::TreeBudgetSpent));
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ pub(super) async fn next(
     }
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
-        Step::DeleteNamespace(intent) => delete(context, permit, key, intent).await,
+        Step::DeleteNamespace(intent) => delete(context, permit, key, intent, observation.share()).await,
         // What is deleted with it cannot be undone, and the reads have taken their time since the permit was given.
         Step::DeleteBelow(_) if permit.check().is_err() => Progress::CheckAt(None),
         Step::DeleteBelow(lowest) => {
@@ -265,9 +265,15 @@ struct DeleteDecision<'a> {
     intent: &'a Intent,
 }
 
-async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, intent: Intent) -> Progress {
+async fn delete(
+    context: &TreeContext,
+    permit: &Permit,
+    key: &SubnamespaceKey,
+    intent: Intent,
+    share: Share<'_>,
+) -> Progress {
     let shared = &context.shared;
-    let step = StepContext { share: Share::Trees(context.created()), ..shared.step(permit) };
+    let step = StepContext { share, ..shared.step(permit) };
     let decision = DeleteDecision { context, key, intent: &intent };
     let (outcome, verified) = match decision::delete_namespace(step, &decision).await {
         Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),

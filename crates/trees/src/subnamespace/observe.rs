@@ -67,7 +67,7 @@ pub(super) struct Observation {
     pub(super) stale: Option<Why>,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) budget: GovernorStatus,
-    /// How many namespaces Subnamespaces have created: its budget an hour is a share of them.
+    /// How many namespaces Subnamespaces have created: the budget an hour that trees have in common is a share of them.
     pub(super) managed: u64,
     pub(super) time: ServerTime,
     /// When the first read was sent: nothing in here is older.
@@ -344,8 +344,24 @@ impl Observation {
             unknown_limits: None,
             settings: &self.settings,
             budget: &self.budget,
-            share: Share::Trees(self.managed),
+            share: self.share(),
         }
+    }
+
+    /// Whose budget the deletion of its namespace takes from: what users delete one by one is counted for their tree alone. Not so where
+    /// all below it goes with it, or where it goes with one above it.
+    pub(super) fn share(&self) -> Share<'_> {
+        let consents = |object: &SubnamespaceObject| {
+            let until = object.decoded().ok().and_then(|spec| spec.cascade_until);
+            object.terminating && until.is_some_and(|until| self.time.now() < until)
+        };
+        let in_cascade = consents(&self.object) || self.above.iter().any(|(above, _)| consents(above));
+        let tree =
+            self.parent_position.as_ref().map_or(&*self.object.status.tree, |position| &*position.tree.name);
+        if in_cascade || tree.is_empty() {
+            return Share::Trees(self.managed);
+        }
+        Share::Tree { name: tree, namespaces: u64::from(self.tree_size) }
     }
 }
 

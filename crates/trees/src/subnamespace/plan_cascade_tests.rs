@@ -1,6 +1,7 @@
 use super::*;
 use crate::context::Below;
 use coppice_api::condition::DELETION_PENDING;
+use coppice_api::config::TreeBudget;
 
 const DELETED: &str = "2026-01-01T00:00:00Z";
 
@@ -82,6 +83,35 @@ fn a_subnamespace_without_a_namespace_goes_and_is_above_none() {
     refused.1 = None;
     let other = below("shop-web-a-b", "shop-web-a-b-c", true, None);
     assert_eq!(deletes(&soon(vec![other, refused])), "shop-web-a-b");
+}
+
+#[test]
+fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
+    let spent = || vec![ReservationEntry { at: now(), steps: 10 }];
+    let own = |tree: &str| GovernorStatus {
+        tree_budgets: vec![TreeBudget { tree: tree.to_owned(), reservations: spent() }],
+        ..GovernorStatus::default()
+    };
+    let waits = |seen: Observation| plan(&seen).status.steps.intent.is_none().then(|| why(&plan(&seen)));
+    let in_common = GovernorStatus { tree_reservations: spent(), reservations: spent(), ..own("another") };
+    assert_eq!(waits(Observation { budget: in_common.clone(), ..deleted() }), None);
+    let (reason, message) = waits(Observation { budget: own("shop"), ..deleted() }).unwrap();
+    let words =
+        "the budget of tree shop, 10 destructive steps an hour (perHour, maxShare, atLeast), is spent";
+    assert_eq!((reason, &*message), (Reason::TreeBudgetSpent, words));
+    // With one above it, or with all below it.
+    let with_one_above = |budget: GovernorStatus| {
+        let above = vec![top("2026-01-01T01:00:00Z", &[])];
+        waits(Observation { budget, above, ..deleted() })
+    };
+    assert_eq!(with_one_above(own("shop")), None);
+    assert_eq!(with_one_above(in_common.clone()).unwrap().0, Reason::BudgetSpent);
+    let all = || soon(vec![living("shop-web", "shop-web-a")]);
+    assert_eq!(deletes(&Observation { budget: own("shop"), ..all() }), "shop-web-a");
+    refused(&Observation { budget: in_common, ..all() }, Reason::BudgetSpent, "that trees have in common");
+    // By hand again once the consent to that has ended.
+    let ended = Observation { above: vec![top(DELETED, &[])], budget: own("shop"), ..deleted() };
+    assert_eq!(waits(ended).unwrap().0, Reason::TreeBudgetSpent);
 }
 
 #[test]

@@ -569,11 +569,9 @@ fn what_is_too_long_to_be_inherited_is_said() {
 #[test]
 fn managers_that_have_spent_their_share_delay_no_deletion() {
     let spent = vec![ReservationEntry { at: now(), steps: 10 }];
-    let of_managers = GovernorStatus { reservations: spent.clone(), ..GovernorStatus::default() };
+    let of_managers = GovernorStatus { reservations: spent, ..GovernorStatus::default() };
     let planned = plan(&Observation { budget: of_managers, ..deleted() });
     assert!(planned.status.steps.intent.is_some(), "{:?}", why(&planned));
-    let of_trees = GovernorStatus { tree_reservations: spent, ..GovernorStatus::default() };
-    assert_eq!(why(&plan(&Observation { budget: of_trees, ..deleted() })).0, Reason::BudgetSpent);
 }
 
 #[path = "plan_cascade_tests.rs"]
