@@ -102,7 +102,7 @@ fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
     // With one above it, or with all below it.
     let with_one_above = |budget: GovernorStatus| {
         let above = vec![top("2026-01-01T01:00:00Z", &[])];
-        waits(Observation { budget, above, ..deleted() })
+        waits(Observation { above, budget, ..deleted() })
     };
     assert_eq!(with_one_above(own("shop")), None);
     assert_eq!(with_one_above(in_common.clone()).unwrap().0, Reason::BudgetSpent);
