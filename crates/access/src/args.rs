@@ -10,6 +10,7 @@ use clap::{Parser, ValueEnum};
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_runtime::lease::LeaseSettings;
+use coppice_serve::startup::StartOptions;
 
 /// Keeps credentials for other clusters: issues them as each ClusterAccess says, replaces them before they expire, and revokes them.
 #[derive(Clone, Debug, Parser)]
@@ -83,6 +84,19 @@ impl Args {
     /// To which targets credentials may go unencrypted.
     pub(crate) const fn unencrypted(&self) -> Unencrypted {
         if self.unencrypted_loopback { Unencrypted::ToLoopback } else { Unencrypted::Nowhere }
+    }
+
+    /// What they say about the start of the program.
+    pub(crate) fn start_options(&self) -> StartOptions {
+        StartOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            listen: self.listen,
+            metrics_insecure: self.metrics_insecure,
+            metrics_cert_dir: None,
+            listen_probes: self.listen_probes,
+            name: self.identity.clone().unwrap_or_else(|| PROGRAM.to_owned()),
+        }
     }
 
     /// The Lease, for a process of that identity.

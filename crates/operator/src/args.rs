@@ -11,6 +11,7 @@ use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT, TREES_ADMI
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_quantity::DurationError;
 use coppice_runtime::lease::LeaseSettings;
+use coppice_serve::startup::StartOptions;
 
 /// Coppice's operator: deletes namespaces on schedule, and scales workloads down, as their managers say.
 #[derive(Clone, Debug, Parser)]
@@ -163,6 +164,19 @@ impl TreesArgs {
 }
 
 impl Args {
+    /// What they say about the start of a program; it has `default_name` where the pod's own is not known.
+    pub(crate) fn start_options(&self, default_name: &str) -> StartOptions {
+        StartOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            listen: self.listen,
+            metrics_insecure: self.metrics_insecure,
+            metrics_cert_dir: self.metrics_cert_dir.clone(),
+            listen_probes: self.listen_probes,
+            name: self.identity.clone().unwrap_or_else(|| default_name.to_owned()),
+        }
+    }
+
     /// The Lease, for a process of that identity.
     pub(crate) fn lease(&self, identity: &str, seed: u64) -> LeaseSettings {
         LeaseSettings {

@@ -14,6 +14,7 @@ use coppice_serve::admission::{Admission, AdmissionMetrics, LIMITS, PATH};
 use coppice_serve::certificate::{Certificate, FromDirectory};
 use coppice_serve::keeper::Keeper;
 use coppice_serve::port::Port;
+use coppice_serve::startup::Started;
 use coppice_trees::admission::Reviews;
 use coppice_trees::replica::{NAME, Replica, Setup};
 use tokio::runtime::Handle;
@@ -21,12 +22,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Args, TreesArgs};
-use crate::process::Started;
 
 /// Runs until a signal stops it, or until the lease is lost. The lease and the probes run on the runtime `vital`.
 pub(crate) async fn run(args: Args, own: TreesArgs, vital: &Handle) -> anyhow::Result<()> {
     let Started { clients, server_clock, metrics, readiness, election, gate, name, rng, ports: _ports } =
-        Started::new(&args, NAME, vital).await?;
+        Started::new(args.start_options(NAME), |me, seed| args.lease(me, seed), vital).await?;
     let shown = AdmissionParts {
         clients: clients.clone(),
         gate: gate.clone(),

@@ -5,6 +5,7 @@
 //! - [`certificate`]: what TLS shows, exchanged while connections are accepted: made by itself, or from files.
 //! - [`authority`] (pure) and [`keeper`]: the certificate authority that the API server trusts for the admission webhook, made and
 //!   renewed by the program itself.
+//! - [`startup`]: what every program does with them before its controllers run.
 //! - [`admission`]: the webhook. What it decides, others say: see [`Reviewer`](admission::Reviewer).
 
 pub mod access;
@@ -17,3 +18,4 @@ mod page;
 pub mod port;
 pub mod probes;
 mod rate;
+pub mod startup;
