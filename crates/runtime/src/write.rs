@@ -73,9 +73,53 @@ impl From<kube::Error> for ApplyError {
     }
 }
 
+/// Why an object was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The namespace is being deleted: nothing can be created in it any more.
+    #[error("{0}")]
+    NamespaceTerminating(String),
+    /// As of every write.
+    #[error(transparent)]
+    Write(WriteError),
+}
+
+impl From<WriteError> for CreateError {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<kube::Error> for CreateError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if is_in_terminating_namespace(&status) => {
+                Self::NamespaceTerminating(sentence(&status))
+            }
+            error => Self::Write(error.into()),
+        }
+    }
+}
+
+impl From<CreateError> for WriteError {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::NamespaceTerminating(message) => Self::Refused(message),
+            CreateError::Write(error) => error,
+        }
+    }
+}
+
+fn is_in_terminating_namespace(status: &Status) -> bool {
+    status.code == 403 && has_cause(status, "NamespaceTerminating")
+}
+
 fn has_other_managers(status: &Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    status.code == 409 && causes.into_iter().any(|cause| cause.reason == "FieldManagerConflict")
+    status.code == 409 && has_cause(status, "FieldManagerConflict")
+}
+
+fn has_cause(status: &Status, reason: &str) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == reason)
 }
 
 fn sentence(status: &Status) -> String {
@@ -194,9 +238,20 @@ pub async fn create_object<K: Kind>(
     namespace: &str,
     object: &impl Serialize,
 ) -> Result<K::Object, WriteError> {
+    Ok(create_in_namespace::<K>(clients, permit, namespace, object).await?)
+}
+
+/// The same for a namespace of which it is not known whether it is being deleted.
+pub async fn create_in_namespace<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    object: &impl Serialize,
+) -> Result<K::Object, CreateError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
-    let created = send::<K>(clients, permit, (http::Method::POST, path), (JSON, body)).await?;
+    let request = request::<K>((http::Method::POST, path), (JSON, body))?;
+    let created = permit.client(clients).request_text(request).await?;
     Ok(read::decoded::<K>(created.as_bytes(), &K::Context::default())?)
 }
 

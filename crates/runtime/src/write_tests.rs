@@ -197,6 +197,9 @@ async fn an_object_of_any_kind_is_created_once_and_changed_and_deleted_as_it_was
     assert!(matches!(no_namespace, Err(WriteError::Gone)), "{no_namespace:?}");
     let lost = with(|_| None, create).await.0;
     assert!(matches!(lost, Err(WriteError::Ambiguous(_))), "{lost:?}");
+    let ends = refusal(403, "Forbidden", &json!([{"reason": "NamespaceTerminating"}]));
+    let ends = with(move |_| Some(ends.clone()), create).await.0;
+    assert!(matches!(ends, Err(WriteError::Refused(_))), "{ends:?}");
 
     let fields = json!({"metadata": {"labels": {"a": null}}});
     for (resource_version, metadata) in [
@@ -226,4 +229,21 @@ async fn an_object_of_any_kind_is_created_once_and_changed_and_deleted_as_it_was
     let (deleted, sent) = with(|_| Some((200, json!({"kind": "Status"}))), delete).await;
     assert!(deleted.is_ok() && sent[0].0 == Method::DELETE && sent[0].1 == format!("{of_it}/g"), "{sent:?}");
     assert_eq!(sent[0].3["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_being_deleted_is_known_by_the_cause_of_the_refusal() {
+    let object = json!({"metadata": {"name": "g"}});
+    let create = async |clients: &Clients, permit: &Permit| {
+        create_in_namespace::<Gadgets>(clients, permit, "n", &object).await
+    };
+    let ends = refusal(403, "Forbidden", &json!([{"reason": "NamespaceTerminating"}]));
+    let ends = with(move |_| Some(ends.clone()), create).await.0;
+    assert!(matches!(ends, Err(CreateError::NamespaceTerminating(_))), "{ends:?}");
+    let forbidden = with(|_| Some(refusal(403, "Forbidden", &json!([]))), create).await.0;
+    assert!(matches!(forbidden, Err(CreateError::Write(WriteError::Refused(_)))), "{forbidden:?}");
+    let there = with(|_| Some(refusal(409, "AlreadyExists", &json!([]))), create).await.0;
+    assert!(matches!(there, Err(CreateError::Write(WriteError::Conflict))), "{there:?}");
+    let lost = with(|_| None, create).await.0;
+    assert!(matches!(lost, Err(CreateError::Write(WriteError::Ambiguous(_)))), "{lost:?}");
 }

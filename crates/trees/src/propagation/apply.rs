@@ -9,7 +9,7 @@ use coppice_kinds::{
 use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
-use coppice_runtime::write::{self, Revision, WriteError};
+use coppice_runtime::write::{self, CreateError, Revision, WriteError};
 use serde_json::{Map, Value, json};
 
 use super::observe::{self, Named, ReadError};
@@ -17,9 +17,6 @@ use super::plan::{self, MissingCopy, Step};
 use super::report;
 use crate::context::TreeContext;
 use crate::error::ProgressError;
-
-/// What the API server says of a namespace that is being deleted.
-const TERMINATING: &str = "because it is being terminated";
 
 /// How carrying out a plan went.
 pub(super) enum Progress {
@@ -62,16 +59,20 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         }
         match carry_out(context, permit, namespace, &step).await {
             Ok(()) => {}
-            Err(WriteError::Gone) if creates_binding(&step) && is_there(context, namespace).await => {
+            Err(CreateError::Write(WriteError::Gone))
+                if creates_binding(&step) && is_there(context, namespace).await =>
+            {
                 plan.problems.push(no_role(&step));
             }
-            Err(WriteError::Conflict | WriteError::Gone) => outdated = true,
-            Err(WriteError::Refused(error)) if error.contains(TERMINATING) => outdated = true,
-            Err(WriteError::Refused(error)) => {
+            Err(
+                CreateError::NamespaceTerminating(_)
+                | CreateError::Write(WriteError::Conflict | WriteError::Gone),
+            ) => outdated = true,
+            Err(CreateError::Write(WriteError::Refused(error))) => {
                 plan.problems.push(refused(&step, &error));
                 failed.get_or_insert(WriteError::Refused(error));
             }
-            Err(error @ WriteError::Ambiguous(_)) => {
+            Err(CreateError::Write(error @ WriteError::Ambiguous(_))) => {
                 failed.get_or_insert(error);
                 (unsure, plan.modes) = (true, None);
             }
@@ -105,7 +106,7 @@ async fn carry_out(
     permit: &Permit,
     namespace: &str,
     step: &Step,
-) -> Result<(), WriteError> {
+) -> Result<(), CreateError> {
     let (Step::Create(object)
     | Step::Update { source: object, .. }
     | Step::Delete(object)
@@ -122,7 +123,7 @@ async fn carry_out_for<K: Kind>(
     permit: &Permit,
     namespace: &str,
     step: &Step,
-) -> Result<(), WriteError> {
+) -> Result<(), CreateError> {
     let clients = &context.shared.clients;
     match step {
         Step::Create(source) => {
@@ -131,25 +132,29 @@ async fn carry_out_for<K: Kind>(
             object["apiVersion"] = json!(source.kind.api_version());
             object["kind"] = json!(source.kind.as_str());
             object["metadata"]["name"] = json!(source.name);
-            write::create_object::<K>(clients, permit, namespace, &object).await.map(drop)
+            write::create_in_namespace::<K>(clients, permit, namespace, &object).await.map(drop)
         }
         Step::Update { copy, source } => {
             let before = content(copy).unwrap_or_default();
             let mut fields = merge_patch(&before, &content(source)?);
             fields["metadata"] = source.copy_metadata();
             let target = (namespace, &*copy.name);
-            write::merge::<K>(clients, permit, target, revision(copy), fields).await.map(drop)
+            write::merge::<K>(clients, permit, target, revision(copy), fields).await?;
+            Ok(())
         }
         Step::Release(copy) => {
             let fields = json!({"metadata": {
                 "labels": {LABEL_PROPAGATED_FROM: null}, "annotations": {ANNOTATION_PROPAGATED_UID: null}
             }});
             let target = (namespace, &*copy.name);
-            write::merge::<K>(clients, permit, target, revision(copy), fields).await.map(drop)
+            write::merge::<K>(clients, permit, target, revision(copy), fields).await?;
+            Ok(())
         }
         Step::Delete(copy) => {
             let target = (namespace, &*copy.name);
-            write::delete_object::<K>(clients, permit, target, revision(copy)).await
+            write::delete_object::<K>(clients, permit, target, revision(copy))
+                .await
+                .map_err(CreateError::from)
         }
     }
 }
