@@ -7,9 +7,30 @@ pub fn acts_on_terminal(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Text in XML, which has no control characters.
+pub fn escape_xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() && c != '\n' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
-    use super::acts_on_terminal;
+    use super::{acts_on_terminal, escape_xml};
+
+    #[test]
+    fn text_ends_no_element_and_no_attribute() {
+        assert_eq!(escape_xml("a<b> & \"c\"\nd\u{1b}"), "a&lt;b&gt; &amp; &quot;c&quot;\nd\u{fffd}");
+    }
 
     #[test]
     fn what_acts_on_a_terminal_is_known_and_what_is_only_shown_is_left() {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use coppice_api::text::escape_xml;
 use coppice_hierarchy::{ResourceName, Resources};
 
 use super::Node;
@@ -155,10 +156,10 @@ fn legend(svg: &mut String, y: f64) {
     }
 }
 
-/// Text in XML.
+/// Text in XML, which may be printed to a terminal.
 fn escape(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(visible).collect();
-    lines.join("\n").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    escape_xml(&lines.join("\n"))
 }
 
 #[cfg(test)]

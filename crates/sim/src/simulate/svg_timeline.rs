@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use coppice_api::text::escape_xml;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Forecast, ManagerForecast, TimelineEntry};
@@ -107,9 +108,9 @@ fn line(
         svg,
         "<g><title>{}</title><text x=\"10\" y=\"{}\">{}</text>\
          <rect x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"8\" rx=\"2\" fill=\"{color}\" fill-opacity=\"0.65\"/></g>",
-        escape(&why.join("\n")),
+        escape_xml(&why.join("\n")),
         y + 9,
-        escape(&shown),
+        escape_xml(&shown),
         y + 2,
         (to - from).max(1.0),
     );
@@ -121,8 +122,8 @@ fn line(
             scale.x(entry.at),
             y + 6,
             entry.at,
-            escape(&entry.reason),
-            escape(&entry.message),
+            escape_xml(&entry.reason),
+            escape_xml(&entry.message),
         );
     }
 }
@@ -156,10 +157,4 @@ fn legend(svg: &mut String, y: usize) {
             x + 9,
         );
     }
-}
-
-/// Text in XML, which has no control characters, and would hand them on to the terminal that the picture is printed to.
-fn escape(text: &str) -> String {
-    let text = text.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use coppice_api::text::escape_xml;
+
 use super::markdown::number;
 use super::{POINTS, Part, Samples, Subject};
 use crate::stats::{self, Spread, count};
@@ -40,12 +42,8 @@ pub(super) fn of_part(part: &Part) -> Vec<(String, String)> {
     plots
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {TEXT}>{}</text>\n", escape(text))
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {TEXT}>{}</text>\n", escape_xml(text))
 }
 
 fn line(x1: f64, y1: f64, x2: f64, y2: f64) -> String {
@@ -56,7 +54,7 @@ fn svg(title: &str, height: f64, content: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{}</title>\n{content}</svg>\n",
-        escape(title)
+        escape_xml(title)
     )
 }
 
@@ -170,10 +168,5 @@ mod tests {
         };
         let svg = shares("latency", "ms", &[&samples]);
         assert!(svg.contains("points=\"60.0,173.3 395.0,96.7 730.0,20.0\""), "{svg}");
-    }
-
-    #[test]
-    fn text_cannot_end_the_element() {
-        assert_eq!(escape("a < b & c"), "a &lt; b &amp; c");
     }
 }
