@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::losses::Losses;
-use crate::notify::{DeletionNotification, OwnerNotice};
+use crate::notify::{DeletionNotification, MessageDelivery};
 use crate::schema;
 
 /// The record of a namespace that Coppice deleted, or is about to delete. Its name is the id of the decision, which is also
@@ -97,7 +97,7 @@ pub struct DeletedNamespaceStatus {
     /// What its owner is notified of, and what is known of the delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
-    pub notices: Vec<OwnerNotice>,
+    pub notices: Vec<MessageDelivery>,
 }
 
 /// What became of the namespace after the decision. Whose request it was is in the audit log of the API server: somebody else may

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::{FailingObject, HealthRecord};
 pub use crate::manager::{NextStep, PolicyStatus};
-use crate::notify::OwnerNotice;
+use crate::notify::MessageDelivery;
 use crate::observed::{ObservedBefore, WouldHaveActed};
 use crate::owner::MAX_OWNER;
 use crate::schema;
@@ -192,7 +192,7 @@ pub struct ManagedNamespaceStatus {
     /// kept while there is room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
-    pub notices: Vec<OwnerNotice>,
+    pub notices: Vec<MessageDelivery>,
     /// The least number that `spec.wake` can have: that of the last scale-down. Absent if nothing is scaled down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_from: Option<i64>,

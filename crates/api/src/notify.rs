@@ -158,7 +158,7 @@ pub enum UndeliveredThen {
 
 /// What an owner is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum NoticeAbout {
+pub enum MessageAbout {
     /// The namespace will be deleted.
     DeletionAnnounced,
     /// It will not be deleted, as it was announced.
@@ -181,7 +181,7 @@ pub enum NoticeAbout {
     Deleted,
 }
 
-impl NoticeAbout {
+impl MessageAbout {
     /// Every one of them.
     pub const ALL: [Self; 10] = [
         Self::DeletionAnnounced,
@@ -213,7 +213,7 @@ impl NoticeAbout {
     }
 }
 
-impl std::fmt::Display for NoticeAbout {
+impl std::fmt::Display for MessageAbout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
@@ -222,13 +222,13 @@ impl std::fmt::Display for NoticeAbout {
 /// A message to an owner, and what is known of its delivery. It is written down before the first attempt to deliver it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OwnerNotice {
+pub struct MessageDelivery {
     /// Its id: the same in every attempt, so that receivers recognize repetitions.
     #[schemars(length(max = 128))]
     pub key: String,
     /// What it is about.
     #[serde(rename = "for")]
-    pub about: NoticeAbout,
+    pub about: MessageAbout,
     /// The channel.
     #[schemars(length(max = 63))]
     pub channel: String,
@@ -245,7 +245,7 @@ pub struct OwnerNotice {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fallback: bool,
     /// Where its delivery stands.
-    pub state: NoticeState,
+    pub state: MessageState,
     /// Failed attempts so far.
     #[serde(default)]
     pub attempts: u32,
@@ -299,19 +299,19 @@ pub struct DeletionNotification {
     /// `Deleted`: they are not sent any more, since that says what came of it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
-    pub superseded: Vec<SupersededNotice>,
+    pub superseded: Vec<SupersededMessage>,
 }
 
 /// A message that is not sent any more, since its namespace is gone and another one says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct SupersededNotice {
+pub struct SupersededMessage {
     /// Its id.
     #[schemars(length(max = 128))]
     pub key: String,
     /// What it was about.
     #[serde(rename = "for")]
-    pub about: NoticeAbout,
+    pub about: MessageAbout,
     /// The channel.
     #[schemars(length(max = 63))]
     pub channel: String,
@@ -355,7 +355,7 @@ pub struct NotificationMessage {
 
 /// Where the delivery of a notice stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum NoticeState {
+pub enum MessageState {
     /// It is to be delivered, or tried again.
     Pending,
     /// The channel has taken it.
@@ -365,7 +365,7 @@ pub enum NoticeState {
     Failed,
 }
 
-impl NoticeState {
+impl MessageState {
     /// Every one of them.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_quantity::{Duration, DurationError};
 use jiff::Timestamp;
@@ -138,8 +138,8 @@ pub(crate) enum ArgumentError {
     NoReason,
     #[error("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout")]
     ScaleKind,
-    #[error("the kinds are {}", NoticeAbout::ALL.map(NoticeAbout::as_str).join(", "))]
-    NoticeAbout,
+    #[error("the kinds are {}", MessageAbout::ALL.map(MessageAbout::as_str).join(", "))]
+    MessageAbout,
     #[error("it has {length} characters; at most {most} are accepted")]
     TooLong { length: usize, most: usize },
 }

@@ -1,6 +1,6 @@
 //! Attempts to deliver one message: what came of one, and when the next one is.
 
-use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageAbout, MessageDelivery, MessageState};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,19 +24,19 @@ const LONGEST_WAIT: u64 = 3600;
 /// A message that is to be delivered.
 pub(crate) fn pending(
     key: String,
-    (about, given_at): (NoticeAbout, Timestamp),
+    (about, given_at): (MessageAbout, Timestamp),
     channel: &str,
     to: RecordedRecipient,
-) -> OwnerNotice {
+) -> MessageDelivery {
     let RecordedRecipient { to, digest: to_digest } = to;
-    OwnerNotice {
+    MessageDelivery {
         key,
         about,
         channel: channel.to_owned(),
         to,
         to_digest,
         fallback: false,
-        state: NoticeState::Pending,
+        state: MessageState::Pending,
         attempts: 0,
         next_attempt: None,
         given_at,
@@ -46,17 +46,17 @@ pub(crate) fn pending(
 }
 
 /// Attempts at a message begin again, as if none had been made.
-pub(crate) fn begin_again(notice: &mut OwnerNotice) {
-    (notice.state, notice.attempts) = (NoticeState::Pending, 0);
+pub(crate) fn begin_again(notice: &mut MessageDelivery) {
+    (notice.state, notice.attempts) = (MessageState::Pending, 0);
     (notice.next_attempt, notice.last_error) = (None, None);
 }
 
 /// Writes down what came of an attempt, if it has ended.
-pub(crate) fn record_attempt(notice: &mut OwnerNotice, delivery: &Delivery, now: Timestamp) {
+pub(crate) fn record_attempt(notice: &mut MessageDelivery, delivery: &Delivery, now: Timestamp) {
     match delivery {
         Delivery::None | Delivery::InFlight => {}
         Delivery::Delivered(_) => {
-            notice.state = NoticeState::Delivered;
+            notice.state = MessageState::Delivered;
             notice.delivered_at = Some(whole_second_after(now));
             (notice.next_attempt, notice.last_error) = (None, None);
         }
@@ -85,7 +85,7 @@ pub(crate) enum FailureCause {
 
 /// An attempt has failed: when the next one is, if any.
 pub(crate) fn failed(
-    notice: &mut OwnerNotice,
+    notice: &mut MessageDelivery,
     error: &str,
     cause: FailureCause,
     asked: SignedDuration,
@@ -99,12 +99,12 @@ pub(crate) fn failed(
     let wait = SignedDuration::from_millis(wait(&notice.key, in_a_row)).max(asked);
     let next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
     // What a deletion waits for is tried for as long as it waits.
-    let rests_on_it = notice.about == NoticeAbout::DeletionAnnounced;
+    let rests_on_it = notice.about == MessageAbout::DeletionAnnounced;
     // What a channel itself refuses, its administrator can put right.
     let refused = cause == FailureCause::Refused && notice.to.is_some();
     let tried_for_long = cause != FailureCause::Channel || later(notice.given_at, TRIED_FOR) <= now;
     if refused || (!rests_on_it && notice.attempts >= ATTEMPTS && tried_for_long) {
-        notice.state = NoticeState::Failed;
+        notice.state = MessageState::Failed;
         notice.next_attempt = rests_on_it.then(|| later(next, TRIED_AGAIN_AFTER));
     } else {
         notice.next_attempt = Some(next);
@@ -131,17 +131,17 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
 
-    fn message(about: NoticeAbout) -> OwnerNotice {
+    fn message(about: MessageAbout) -> MessageDelivery {
         let to = RecordedRecipient { to: Some("U02***".to_owned()), digest: None };
         pending("notice-1".to_owned(), (about, at(0)), "slack", to)
     }
 
     /// Attempts that fail, each as soon as it may be made; how long after the first the last one is, and how many there are.
-    fn failures(notice: &mut OwnerNotice, cause: FailureCause, most: u32) -> (i64, u32) {
+    fn failures(notice: &mut MessageDelivery, cause: FailureCause, most: u32) -> (i64, u32) {
         let mut now = at(0);
         for n in 1..=most {
             failed(notice, "no", cause, SignedDuration::ZERO, now);
-            match notice.next_attempt.filter(|_| notice.state == NoticeState::Pending) {
+            match notice.next_attempt.filter(|_| notice.state == MessageState::Pending) {
                 Some(next) => now = next,
                 None => return (now.duration_since(at(0)).as_secs(), n),
             }
@@ -151,25 +151,25 @@ mod tests {
 
     #[test]
     fn a_message_is_given_up_after_a_day_of_attempts_that_are_further_and_further_apart() {
-        let (seconds, attempts) = failures(&mut message(NoticeAbout::Stale), FailureCause::Message, 1000);
+        let (seconds, attempts) = failures(&mut message(MessageAbout::Stale), FailureCause::Message, 1000);
         assert_eq!(attempts, 34);
         assert!((24 * HOUR..29 * HOUR).contains(&seconds), "{seconds}");
     }
 
     #[test]
     fn what_fails_by_the_channel_is_tried_again_soon_and_given_up_after_a_day() {
-        let mut notice = message(NoticeAbout::Stale);
+        let mut notice = message(MessageAbout::Stale);
         let (seconds, _) = failures(&mut notice, FailureCause::Channel, 100);
-        assert_eq!(notice.state, NoticeState::Pending, "34 attempts are over, a day is not");
+        assert_eq!(notice.state, MessageState::Pending, "34 attempts are over, a day is not");
         assert!((500..=600).contains(&seconds), "5 to 6 s each: {seconds}");
-        let (seconds, _) = failures(&mut message(NoticeAbout::Stale), FailureCause::Channel, 100_000);
+        let (seconds, _) = failures(&mut message(MessageAbout::Stale), FailureCause::Channel, 100_000);
         assert!((24 * HOUR..24 * HOUR + 10).contains(&seconds), "{seconds}");
     }
 
     #[test]
     fn what_a_deletion_waits_for_is_never_given_up() {
         for cause in [FailureCause::Message, FailureCause::Channel] {
-            let mut notice = message(NoticeAbout::DeletionAnnounced);
+            let mut notice = message(MessageAbout::DeletionAnnounced);
             assert_eq!(failures(&mut notice, cause, 20_000).1, 20_000);
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use coppice_api::health::HealthReason;
 use coppice_api::identity::LinkKeys;
 pub use coppice_api::notify::MessageLink;
-use coppice_api::notify::{NoticeAbout, SupersededNotice, WorkingHours};
+use coppice_api::notify::{MessageAbout, SupersededMessage, WorkingHours};
 use coppice_api::steps::Notice;
 use coppice_api::text::acts_on_terminal;
 use coppice_api::{FailingObject, Losses, ManagedNamespaceStatus, NamespacePhase, Reason};
@@ -52,7 +52,7 @@ pub struct MessagesWhenGone {
     /// One message for each channel.
     pub messages: Vec<OwnerMessage>,
     /// What was still to be sent by these channels, and is not any more.
-    pub superseded: Vec<SupersededNotice>,
+    pub superseded: Vec<SupersededMessage>,
     /// When it is sent; none for at any time.
     pub working_hours: Option<WorkingHours>,
 }
@@ -63,7 +63,7 @@ pub struct MessagesWhenGone {
 pub struct MessageContent {
     /// What it is about.
     #[serde(rename = "for")]
-    pub about: NoticeAbout,
+    pub about: MessageAbout,
     /// The namespace's name.
     pub namespace: String,
     /// Its uid.
@@ -135,10 +135,10 @@ pub struct MessageSource<'a> {
 
 impl MessageSource<'_> {
     /// What a message says that was written down at an instant and is sent now.
-    pub fn content(&self, about: NoticeAbout, given_at: Timestamp, now: Timestamp) -> MessageContent {
+    pub fn content(&self, about: MessageAbout, given_at: Timestamp, now: Timestamp) -> MessageContent {
         let Self { status, manager, spec, namespace } = *self;
-        let is_gone = about == NoticeAbout::Deleted;
-        let of_deletion = is_gone || about == NoticeAbout::DeletionAnnounced;
+        let is_gone = about == MessageAbout::Deleted;
+        let of_deletion = is_gone || about == MessageAbout::DeletionAnnounced;
         let announced = status.steps.notice.as_ref().filter(|_| of_deletion);
         let observing = !spec.policies().iter().any(|policy| policy.enforces && policy.action.deletes());
         let fails = matches!(
@@ -183,7 +183,7 @@ impl MessageSource<'_> {
 
     /// What is to be said when the namespace is gone, for this reason.
     pub fn when_gone(&self, reason: &str, given_at: Timestamp) -> MessageContent {
-        let content = self.content(NoticeAbout::Deleted, given_at, given_at);
+        let content = self.content(MessageAbout::Deleted, given_at, given_at);
         MessageContent { why: self.why_deleted(Reason::parse(reason)), ..content }
     }
 
@@ -236,15 +236,15 @@ impl MessageSource<'_> {
     }
 
     /// Why, in words for the owner.
-    fn why(&self, about: NoticeAbout, announced: Option<&Notice>) -> String {
+    fn why(&self, about: MessageAbout, announced: Option<&Notice>) -> String {
         let reason = || Reason::parse(announced?.reason.as_deref()?);
         match about {
-            NoticeAbout::DeletionAnnounced | NoticeAbout::Deleted => self.why_deleted(reason()),
-            NoticeAbout::NoticeWithdrawn => "what it was announced for is no longer so".to_owned(),
-            NoticeAbout::Unstable | NoticeAbout::Failing | NoticeAbout::Failed => self.fails(),
-            NoticeAbout::Stale | NoticeAbout::Expiring => self.expires(),
-            NoticeAbout::Superseded => self.replaced(),
-            NoticeAbout::Recovered => "nothing fails any more".to_owned(),
+            MessageAbout::DeletionAnnounced | MessageAbout::Deleted => self.why_deleted(reason()),
+            MessageAbout::NoticeWithdrawn => "what it was announced for is no longer so".to_owned(),
+            MessageAbout::Unstable | MessageAbout::Failing | MessageAbout::Failed => self.fails(),
+            MessageAbout::Stale | MessageAbout::Expiring => self.expires(),
+            MessageAbout::Superseded => self.replaced(),
+            MessageAbout::Recovered => "nothing fails any more".to_owned(),
         }
     }
 }

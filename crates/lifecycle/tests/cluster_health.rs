@@ -8,7 +8,7 @@ mod scaled;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::config::CoppiceConfigSpec;
-use coppice_api::notify::{NoticeAbout, NoticeState};
+use coppice_api::notify::{MessageAbout, MessageState};
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
@@ -19,9 +19,9 @@ use health::{Scene, at, spec};
 use scaled::web;
 
 /// Delivers every message of the record; what they are about.
-fn notified(scene: &mut Scene) -> Vec<NoticeAbout> {
+fn notified(scene: &mut Scene) -> Vec<MessageAbout> {
     for notice in &mut scene.status.notices {
-        notice.state = NoticeState::Delivered;
+        notice.state = MessageState::Delivered;
     }
     scene.status.notices.iter().map(|notice| notice.about).collect()
 }
@@ -110,7 +110,7 @@ fn what_is_unknown_is_never_acted_upon_and_the_clocks_continue_after_it() {
 
 #[test]
 fn owners_are_notified_once_of_each_phase_of_a_failure_whatever_was_not_seen_in_between() {
-    use NoticeAbout::{Failed, Failing, Recovered, Unstable};
+    use MessageAbout::{Failed, Failing, Recovered, Unstable};
     let notify = "notify: {channels: [hook], on: [Unstable, Failing, Failed, Recovered]}, policies:";
     let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("policies:", notify));
     scene.pass(20);

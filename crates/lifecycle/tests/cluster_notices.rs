@@ -10,7 +10,7 @@ mod notices;
 
 use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::{Extension, RecordHold};
-use coppice_api::notify::{MAX_NOTICES, NoticeAbout, NoticeState, OwnerNotice, Weekday};
+use coppice_api::notify::{MAX_NOTICES, MessageAbout, MessageDelivery, MessageState, Weekday};
 use coppice_lifecycle::cluster::{ValidClusterManager, ValidHours};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
@@ -27,7 +27,7 @@ fn a_deletion_waits_for_its_announcement_and_then_for_the_whole_notice() {
     let notice = only(&scene);
     assert_eq!(
         (notice.about, notice.state, &*notice.channel),
-        (NoticeAbout::DeletionAnnounced, NoticeState::Pending, "mail")
+        (MessageAbout::DeletionAnnounced, MessageState::Pending, "mail")
     );
     assert_eq!(notice.to.as_deref(), Some("g***@example.org"), "records show no address");
     assert_eq!(Some(notice.given_at), scene.status().steps.notice.as_ref().map(|notice| notice.given_at));
@@ -56,7 +56,7 @@ fn a_message_that_is_under_way_is_sent_once_and_a_failed_one_later() {
     assert_eq!(messages(&mut scene, 42), []);
     ends(&mut scene, &refused(false), 43);
     let notice = only(&scene);
-    assert_eq!((notice.attempts, notice.state), (1, NoticeState::Pending));
+    assert_eq!((notice.attempts, notice.state), (1, MessageState::Pending));
     let next = notice.next_attempt.unwrap();
     assert!(at(48) <= next && next <= at(49), "{next}");
     let plan = scene.settled(44);
@@ -68,7 +68,7 @@ fn a_message_that_is_under_way_is_sent_once_and_a_failed_one_later() {
     assert_eq!(only(&scene).key, sent[0].key);
     // What a deletion waits for is tried for as long as it waits.
     ends(&mut scene, &refused(false), 200_000);
-    assert_eq!(only(&scene).state, NoticeState::Pending);
+    assert_eq!(only(&scene).state, MessageState::Pending);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn one_recipient_who_was_notified_is_enough_and_one_bad_one_delays_nobody() {
     scene.settled(50);
     scene.deliveries.clear();
     let states: Vec<_> = scene.status().notices.iter().map(|one| one.state).collect();
-    assert_eq!(states, [NoticeState::Failed, NoticeState::Pending, NoticeState::Delivered]);
+    assert_eq!(states, [MessageState::Failed, MessageState::Pending, MessageState::Delivered]);
     assert_eq!((scene.reason(109), scene.reason(110)), ("NoticeRunning".to_owned(), "delete".to_owned()));
 }
 
@@ -156,7 +156,7 @@ fn whoever_was_notified_of_a_deletion_is_notified_that_it_does_not_happen() {
     assert_eq!(sent.len(), 1);
     assert_eq!(
         (sent[0].content.about, sent[0].content.keep.as_deref()),
-        (NoticeAbout::NoticeWithdrawn, None)
+        (MessageAbout::NoticeWithdrawn, None)
     );
     assert_ne!(sent[0].key, announced[0].key);
     ends(&mut scene, &delivered(), 51);
@@ -175,7 +175,7 @@ fn whoever_was_notified_of_a_deletion_is_notified_that_it_does_not_happen() {
     assert_eq!(messages(&mut scene, 50), []);
     scene.deliveries = [(announced[0].key.clone(), delivered())].into();
     let sent = messages(&mut scene, 52);
-    assert_eq!(sent.iter().map(|one| one.content.about).collect::<Vec<_>>(), [NoticeAbout::NoticeWithdrawn]);
+    assert_eq!(sent.iter().map(|one| one.content.about).collect::<Vec<_>>(), [MessageAbout::NoticeWithdrawn]);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_second_announcement_is_delivered_again() {
     ends(&mut scene, &delivered(), 51);
     assert_eq!(scene.reason(299), "Held");
     let second = messages(&mut scene, 300);
-    assert_eq!(second[0].content.about, NoticeAbout::DeletionAnnounced);
+    assert_eq!(second[0].content.about, MessageAbout::DeletionAnnounced);
     assert_ne!(second[0].key, first[0].key);
     assert_eq!(scene.reason(1000), "NoticeUndelivered", "that the first was delivered does not count");
 }
@@ -220,17 +220,17 @@ fn owners_are_notified_of_phases_and_reminded_where_the_manager_says_so() {
     };
     assert_eq!(
         about(&mut scene, 51),
-        [NoticeAbout::DeletionAnnounced, NoticeAbout::Expiring],
+        [MessageAbout::DeletionAnnounced, MessageAbout::Expiring],
         "500 s is more than its ttl"
     );
     assert_eq!(about(&mut scene, 60), []);
-    assert_eq!(about(&mut scene, 81), [NoticeAbout::Expiring]);
+    assert_eq!(about(&mut scene, 81), [MessageAbout::Expiring]);
     assert_eq!(about(&mut scene, 82), []);
     scene.spec.extend_until = Some(Extension { at: at(200), by: None });
-    assert_eq!(about(&mut scene, 90), [NoticeAbout::NoticeWithdrawn], "and it is reminded of the new end");
-    assert_eq!(about(&mut scene, 150), [NoticeAbout::DeletionAnnounced, NoticeAbout::Expiring]);
-    assert_eq!(about(&mut scene, 199), [NoticeAbout::Expiring]);
-    assert_eq!(about(&mut scene, 200), [NoticeAbout::Stale]);
+    assert_eq!(about(&mut scene, 90), [MessageAbout::NoticeWithdrawn], "and it is reminded of the new end");
+    assert_eq!(about(&mut scene, 150), [MessageAbout::DeletionAnnounced, MessageAbout::Expiring]);
+    assert_eq!(about(&mut scene, 199), [MessageAbout::Expiring]);
+    assert_eq!(about(&mut scene, 200), [MessageAbout::Stale]);
 }
 
 #[test]
@@ -247,18 +247,18 @@ fn what_is_delivered_of_one_phase_says_nothing_of_the_next() {
     };
     // The phase changes while the message about the one before is under way.
     assert_eq!(scene.pass(125), [(120, NamespacePhase::Failing)]);
-    let (pending, delivered) = (NoticeState::Pending, NoticeState::Delivered);
-    assert_eq!(states(&scene), [(NoticeAbout::Unstable, pending), (NoticeAbout::Failing, pending)]);
+    let (pending, delivered) = (MessageState::Pending, MessageState::Delivered);
+    assert_eq!(states(&scene), [(MessageAbout::Unstable, pending), (MessageAbout::Failing, pending)]);
     scene.deliveries = [(key, notices::delivered())].into();
     scene.look();
     assert_eq!(
         (scene.status.phase, scene.status.phase_since),
         (Some(NamespacePhase::Failing), Some(at(120)))
     );
-    assert_eq!(states(&scene), [(NoticeAbout::Unstable, delivered), (NoticeAbout::Failing, pending)]);
+    assert_eq!(states(&scene), [(MessageAbout::Unstable, delivered), (MessageAbout::Failing, pending)]);
     scene.deliveries.clear();
     let about: Vec<_> = scene.plan().messages.iter().map(|one| one.content.about).collect();
-    assert_eq!(about, [NoticeAbout::Failing], "the owner is still to be notified of it");
+    assert_eq!(about, [MessageAbout::Failing], "the owner is still to be notified of it");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn while_observing_messages_say_that_nothing_will_be_deleted() {
     let sent = messages(&mut scene, 101);
     assert_eq!(
         sent.iter().map(|one| (one.content.about, one.content.observing)).collect::<Vec<_>>(),
-        [(NoticeAbout::Stale, true)]
+        [(MessageAbout::Stale, true)]
     );
     // Nobody is notified before it has settled, nor while the manager is suspended.
     let mut scene = Scene::new(&observing);
@@ -298,7 +298,7 @@ fn the_list_has_an_end_and_what_is_needed_stays_on_it() {
     assert_eq!(scene.status().notices.len(), MAX_NOTICES);
     scene.spec.extend_until = None;
     let sent = messages(&mut scene, 100_000);
-    assert!(sent.iter().any(|one| one.content.about == NoticeAbout::DeletionAnnounced), "{sent:?}");
+    assert!(sent.iter().any(|one| one.content.about == MessageAbout::DeletionAnnounced), "{sent:?}");
 }
 
 #[test]
@@ -306,14 +306,14 @@ fn a_full_list_delays_the_deletion_and_says_so() {
     let mut scene = scene("channels: [mail]", &[MAIL]);
     let mut record = scene.status().clone();
     record.notices = (0..MAX_NOTICES)
-        .map(|n| OwnerNotice {
+        .map(|n| MessageDelivery {
             key: format!("notice-{n}"),
-            about: NoticeAbout::NoticeWithdrawn,
+            about: MessageAbout::NoticeWithdrawn,
             channel: "mail".to_owned(),
             to: Some("g***@example.org".to_owned()),
             to_digest: None,
             fallback: false,
-            state: NoticeState::Pending,
+            state: MessageState::Pending,
             attempts: 0,
             next_attempt: None,
             given_at: at(1),
@@ -325,7 +325,7 @@ fn a_full_list_delays_the_deletion_and_says_so() {
     messages(&mut scene, 41);
     assert_eq!(scene.reason(200), "NoticeUndelivered");
     let notices = &scene.status().notices;
-    assert!(notices.iter().all(|one| one.about == NoticeAbout::NoticeWithdrawn), "{notices:?}");
+    assert!(notices.iter().all(|one| one.about == MessageAbout::NoticeWithdrawn), "{notices:?}");
     let says = scene.status().next.as_ref().unwrap().message.clone();
     assert!(says.contains("20 messages about the namespace wait already"), "{says}");
     // One of them is delivered: there is room.
@@ -334,7 +334,7 @@ fn a_full_list_delays_the_deletion_and_says_so() {
     let sent = messages(&mut scene, 201);
     scene.deliveries.clear();
     assert_eq!(scene.status().notices.len(), MAX_NOTICES);
-    let announced = sent.iter().find(|one| one.content.about == NoticeAbout::DeletionAnnounced).unwrap();
+    let announced = sent.iter().find(|one| one.content.about == MessageAbout::DeletionAnnounced).unwrap();
     scene.deliveries = [(announced.key.clone(), delivered())].into();
     scene.settled(210);
     scene.deliveries.clear();
@@ -354,7 +354,7 @@ fn notices_decide_nothing_else() {
     messages(&mut scene, 41);
     scene.managers.clear();
     assert_eq!(messages(&mut scene, 42), []);
-    assert_eq!(only(&scene).state, NoticeState::Failed);
+    assert_eq!(only(&scene).state, MessageState::Failed);
     // Another namespace of the name is notified of nothing that was about this one.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
@@ -379,7 +379,10 @@ fn outside_working_hours_nothing_is_sent_and_the_deletion_waits() {
     assert_eq!(messages(&mut scene, 41), []);
     let notice = only(&scene);
     let monday = "2026-03-02T07:00:00Z".parse().unwrap();
-    assert_eq!((notice.state, notice.attempts, notice.next_attempt), (NoticeState::Pending, 0, Some(monday)));
+    assert_eq!(
+        (notice.state, notice.attempts, notice.next_attempt),
+        (MessageState::Pending, 0, Some(monday))
+    );
     let says = scene.says(150);
     assert!(says.starts_with("NoticeUndelivered: "), "{says}");
     assert!(says.contains("(channel mail: held back until working hours)"), "{says}");
@@ -421,7 +424,7 @@ fn messages_once_it_is_gone_go_to_whom_it_was_announced() {
         .iter()
         .map(|one| (&*one.channel, one.to.as_deref(), one.content.about))
         .collect();
-    let gone = NoticeAbout::Deleted;
+    let gone = MessageAbout::Deleted;
     assert_eq!(notification, [("mail", Some(MAIL.1), gone), ("hook", None, gone)]);
     let content = &plan.notification.messages[0].content;
     assert_eq!(

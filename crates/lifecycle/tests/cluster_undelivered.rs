@@ -7,7 +7,7 @@ mod cluster;
 mod notices;
 
 use coppice_api::managed_namespace::Extension;
-use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageAbout, MessageDelivery, MessageState};
 use coppice_api::{ManagedNamespaceStatus, Reason};
 
 use coppice_lifecycle::cluster::NamespaceStep;
@@ -22,7 +22,7 @@ fn what_is_refused_for_good_is_a_dead_letter_until_there_is_another_recipient() 
     scene.managers[0].1.owner.as_mut().unwrap().fallback = None;
     messages(&mut scene, 41);
     ends(&mut scene, &refused(true), 43);
-    assert_eq!(only(&scene).state, NoticeState::Failed);
+    assert_eq!(only(&scene).state, MessageState::Failed);
     assert!(scene.events.contains(&Reason::NoticeFailed), "{:?}", scene.events);
     assert_eq!(scene.reason(80_000), "NoticeUndelivered", "nobody was notified: it waits, for ever");
     assert_eq!(messages(&mut scene, 80_000), []);
@@ -106,7 +106,7 @@ fn what_a_deletion_waits_for_is_tried_again_a_day_after_it_was_refused_for_good(
     assert_eq!(messages(&mut scene, 86_440), []);
     let again = messages(&mut scene, 86_500);
     assert_eq!((again.len(), &again[0].key), (1, &first[0].key));
-    assert_eq!((only(&scene).state, only(&scene).attempts), (NoticeState::Pending, 0));
+    assert_eq!((only(&scene).state, only(&scene).attempts), (MessageState::Pending, 0));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_fallback_hears_where_each_address_of_the_owner_is_refused_for_good() {
     let to: Vec<_> = sent.iter().map(|one| (&*one.channel, one.to.as_deref())).collect();
     assert_eq!(to, [("mail", Some("platform@example.org"))]);
     let fallback = &scene.status().notices[1];
-    assert!(fallback.fallback && fallback.about == NoticeAbout::DeletionAnnounced, "{fallback:?}");
+    assert!(fallback.fallback && fallback.about == MessageAbout::DeletionAnnounced, "{fallback:?}");
     ends(&mut scene, &delivered(), 70);
     assert_eq!((scene.reason(129), scene.reason(130)), ("NoticeRunning".to_owned(), "delete".to_owned()));
 
@@ -155,7 +155,7 @@ fn what_came_of_one_attempt_is_not_taken_for_what_comes_of_the_next() {
     scene.settled(43);
     assert_eq!(
         (only(&scene).state, only(&scene).attempts, only(&scene).fallback),
-        (NoticeState::Failed, 1, false)
+        (MessageState::Failed, 1, false)
     );
     scene.deliveries.clear();
     let sent = messages(&mut scene, 43);
@@ -207,12 +207,12 @@ fn whoever_was_still_to_hear_of_a_namespace_hears_that_it_is_gone() {
     scene.record = Some(*status);
     scene.deliveries.clear();
     let (messages, superseded) = deletes(&mut scene, 200);
-    let gone = NoticeAbout::Deleted;
+    let gone = MessageAbout::Deleted;
     let to = |channel: &str, to: &str| (channel.to_owned(), Some(to.to_owned()), gone);
     assert_eq!(messages[..2], [to("slack", "U024BE7LH"), to("mail", MAIL.1)]);
     assert_eq!(messages[2], ("hook".to_owned(), None, gone), "that it has expired was not said");
     let listed: Vec<_> = superseded.iter().map(|one| (&*one.channel, one.about)).collect();
-    let (announced, stale) = (NoticeAbout::DeletionAnnounced, NoticeAbout::Stale);
+    let (announced, stale) = (MessageAbout::DeletionAnnounced, MessageAbout::Stale);
     assert_eq!(
         listed,
         [("slack", announced), ("slack", stale), ("mail", announced), ("mail", stale), ("hook", stale)]
@@ -224,7 +224,7 @@ fn whoever_was_still_to_hear_of_a_namespace_hears_that_it_is_gone() {
 
     // What everybody has heard needs no answer.
     for one in &mut scene.record.as_mut().unwrap().notices {
-        (one.state, one.next_attempt, one.delivered_at) = (NoticeState::Delivered, None, Some(at(44)));
+        (one.state, one.next_attempt, one.delivered_at) = (MessageState::Delivered, None, Some(at(44)));
     }
     assert_eq!(deletes(&mut scene, 200), (Vec::new(), Vec::new()));
 
@@ -244,10 +244,10 @@ fn whoever_was_still_to_hear_of_a_namespace_hears_that_it_is_gone() {
 fn nothing_waits_for_ever_once_nobody_is_notified() {
     let mut scene = scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
-    assert_eq!(only(&scene).state, NoticeState::Pending);
+    assert_eq!(only(&scene).state, MessageState::Pending);
     scene.managers[0].1.notify = None;
     scene.settled(50);
-    assert_eq!(only(&scene).state, NoticeState::Failed);
+    assert_eq!(only(&scene).state, MessageState::Failed);
     assert_eq!(scene.reason(102), "delete", "nobody has to be");
 }
 
@@ -263,23 +263,23 @@ fn a_new_recipient_does_not_wait_for_what_went_wrong_with_another() {
     owned(&mut scene, &[("mail", "ada@example.org")]);
     ends(&mut scene, &refused(true), 95);
     scene.settled(95);
-    assert_eq!((only(&scene).attempts, only(&scene).state), (0, NoticeState::Pending));
+    assert_eq!((only(&scene).attempts, only(&scene).state), (0, MessageState::Pending));
     assert_eq!(messages(&mut scene, 96)[0].to.as_deref(), Some("ada@example.org"));
 }
 
 #[test]
 fn what_nothing_rests_on_is_tried_for_a_day_of_attempts_and_dropped_when_it_is_not_true_any_more() {
     let notify = "channels: [mail], on: [Stale, Expiring], reminders: [50s]";
-    let fails = |one: &&OwnerNotice| one.about == NoticeAbout::Stale;
+    let fails = |one: &&MessageDelivery| one.about == MessageAbout::Stale;
     let mut scene = scene(notify, &[MAIL]);
     scene.settled(60);
     let about: Vec<_> = scene.status().notices.iter().map(|one| one.about).collect();
-    assert_eq!(about, [NoticeAbout::DeletionAnnounced, NoticeAbout::Expiring]);
+    assert_eq!(about, [MessageAbout::DeletionAnnounced, MessageAbout::Expiring]);
     scene.settled(101);
     let about: Vec<_> = scene.status().notices.iter().map(|one| one.about).collect();
-    assert_eq!(about, [NoticeAbout::DeletionAnnounced, NoticeAbout::Stale], "it has expired");
+    assert_eq!(about, [MessageAbout::DeletionAnnounced, MessageAbout::Stale], "it has expired");
     let (mut now, mut attempts) = (110, 0);
-    while scene.status().notices.iter().find(fails).unwrap().state == NoticeState::Pending {
+    while scene.status().notices.iter().find(fails).unwrap().state == MessageState::Pending {
         ends(&mut scene, &refused(false), now);
         (now, attempts) = (now + 4400, attempts + 1);
     }

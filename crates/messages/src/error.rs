@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use minijinja::{Error, ErrorKind};
 
 use crate::engine::FUEL;
@@ -21,18 +21,18 @@ pub struct TemplateError {
     /// The line in it; none where it is wrong as a whole.
     pub line: Option<usize>,
     /// The kind of message that it fails for; none where it fails for every one.
-    pub about: Option<NoticeAbout>,
+    pub about: Option<MessageAbout>,
     /// What is wrong, and what to write instead.
     pub problem: String,
 }
 
 impl TemplateError {
-    pub(crate) fn new(part: Part, about: Option<NoticeAbout>, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(part: Part, about: Option<MessageAbout>, problem: impl Into<String>) -> Self {
         Self { part, line: None, about, problem: problem.into() }
     }
 
     /// What the engine says, with what there is instead.
-    pub(crate) fn of_engine(part: Part, about: Option<NoticeAbout>, error: &Error) -> Self {
+    pub(crate) fn of_engine(part: Part, about: Option<MessageAbout>, error: &Error) -> Self {
         let mut said = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         let mut source = error.source();
         while let Some(cause) = source {

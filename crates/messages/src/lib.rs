@@ -22,7 +22,7 @@ mod words;
 use std::fmt;
 
 use coppice_api::channel::MessagesSpec;
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_lifecycle::message::MessageContent;
 use jiff::Timestamp;
 use minijinja::Environment;
@@ -180,7 +180,7 @@ impl Templates {
         &mut self,
         part: Part,
         source: &str,
-        samples: &[(NoticeAbout, Value)],
+        samples: &[(MessageAbout, Value)],
     ) -> Result<(), TemplateError> {
         let length = source.chars().count();
         if length > MAX_SOURCE {
@@ -218,7 +218,7 @@ impl Templates {
         self.render_context(content.about, &Context::new(content, now, cluster))
     }
 
-    fn render_context(&self, about: NoticeAbout, context: &Context) -> Result<Rendered, TemplateError> {
+    fn render_context(&self, about: MessageAbout, context: &Context) -> Result<Rendered, TemplateError> {
         let context = Value::from(Serde(context));
         Ok(Rendered {
             subject: self.part(Part::Subject, about, &context)?,
@@ -228,7 +228,7 @@ impl Templates {
         })
     }
 
-    fn part(&self, part: Part, about: NoticeAbout, context: &Value) -> Result<String, TemplateError> {
+    fn part(&self, part: Part, about: MessageAbout, context: &Value) -> Result<String, TemplateError> {
         let template = self.engine.get_template(part.as_str());
         let made = template.and_then(|template| template.render(context.clone()));
         let made = made.map_err(|error| TemplateError::of_engine(part, Some(about), &error))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::health::{FailingObject, HealthSource};
 use coppice_api::losses::{ForeignFinalizer, Losses, LostLoadBalancer, LostVolume, MAX_LISTED};
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_lifecycle::message::{DeletionContent, MessageContent, MessageLink};
 use jiff::Timestamp;
 
@@ -26,42 +26,42 @@ const NAMED: u16 = 1 << 8;
 const ALL: u16 = (1 << 9) - 1;
 
 /// Messages of every kind: with nothing, with everything and as long as can be, with one thing alone, with all but one.
-pub(crate) fn all() -> impl Iterator<Item = (NoticeAbout, Context)> {
+pub(crate) fn all() -> impl Iterator<Item = (MessageAbout, Context)> {
     let single = (0..9).map(|bit| 1 << bit);
     let combinations: Vec<u16> =
         [0, ALL].into_iter().chain(single.clone()).chain(single.map(|bit| ALL ^ bit)).collect();
-    std::iter::successors(Some(NoticeAbout::DeletionAnnounced), |about| next(*about))
+    std::iter::successors(Some(MessageAbout::DeletionAnnounced), |about| next(*about))
         .flat_map(move |about| combinations.clone().into_iter().map(move |has| (about, sample(about, has))))
 }
 
 /// Every kind in its turn, so that none can be forgotten.
-const fn next(about: NoticeAbout) -> Option<NoticeAbout> {
+const fn next(about: MessageAbout) -> Option<MessageAbout> {
     match about {
-        NoticeAbout::DeletionAnnounced => Some(NoticeAbout::NoticeWithdrawn),
-        NoticeAbout::NoticeWithdrawn => Some(NoticeAbout::Unstable),
-        NoticeAbout::Unstable => Some(NoticeAbout::Failing),
-        NoticeAbout::Failing => Some(NoticeAbout::Failed),
-        NoticeAbout::Failed => Some(NoticeAbout::Stale),
-        NoticeAbout::Stale => Some(NoticeAbout::Superseded),
-        NoticeAbout::Superseded => Some(NoticeAbout::Recovered),
-        NoticeAbout::Recovered => Some(NoticeAbout::Expiring),
-        NoticeAbout::Expiring => Some(NoticeAbout::Deleted),
-        NoticeAbout::Deleted => None,
+        MessageAbout::DeletionAnnounced => Some(MessageAbout::NoticeWithdrawn),
+        MessageAbout::NoticeWithdrawn => Some(MessageAbout::Unstable),
+        MessageAbout::Unstable => Some(MessageAbout::Failing),
+        MessageAbout::Failing => Some(MessageAbout::Failed),
+        MessageAbout::Failed => Some(MessageAbout::Stale),
+        MessageAbout::Stale => Some(MessageAbout::Superseded),
+        MessageAbout::Superseded => Some(MessageAbout::Recovered),
+        MessageAbout::Recovered => Some(MessageAbout::Expiring),
+        MessageAbout::Expiring => Some(MessageAbout::Deleted),
+        MessageAbout::Deleted => None,
     }
 }
 
-fn sample(about: NoticeAbout, has: u16) -> Context {
+fn sample(about: MessageAbout, has: u16) -> Context {
     let cluster = (has & NAMED != 0).then_some("prod-1");
     Context::new(&content(about, has), NOW, cluster)
 }
 
 /// What a message says, with everything that there may be.
 #[cfg(test)]
-pub(crate) fn full(about: NoticeAbout) -> MessageContent {
+pub(crate) fn full(about: MessageAbout) -> MessageContent {
     content(about, ALL)
 }
 
-fn content(about: NoticeAbout, has: u16) -> MessageContent {
+fn content(about: MessageAbout, has: u16) -> MessageContent {
     let with = |bits: u16| has & bits != 0;
     let text = |text: &str| text.to_owned();
     let link = MessageLink { name: text("pipeline"), url: text("https://ci.example.org/pipelines/1") };

@@ -19,7 +19,7 @@ fn now() -> Timestamp {
     at("2026-01-01T16:04:00Z")
 }
 
-fn content(about: NoticeAbout) -> MessageContent {
+fn content(about: MessageAbout) -> MessageContent {
     MessageContent {
         about,
         namespace: "ci-1".to_owned(),
@@ -83,7 +83,7 @@ fn deletion() -> MessageContent {
             link("script", "javascript:alert(1)"),
         ],
         keep: Some("coppice hold ci-1 --for 24h --reason \"still needed\"".to_owned()),
-        ..content(NoticeAbout::DeletionAnnounced)
+        ..content(MessageAbout::DeletionAnnounced)
     }
 }
 
@@ -152,31 +152,31 @@ fn each_kind_of_message_says_what_happens_and_when() {
     };
     for (content, what, when) in [
         (
-            with(NoticeAbout::NoticeWithdrawn, None, expires),
+            with(MessageAbout::NoticeWithdrawn, None, expires),
             "Namespace ci-1 will not be deleted as announced",
             None,
         ),
-        (with(NoticeAbout::Unstable, None, expires), "Namespace ci-1 has failing workloads", None),
-        (with(NoticeAbout::Failing, None, None), "Namespace ci-1 is failing", None),
-        (with(NoticeAbout::Failed, None, None), "Namespace ci-1 has failed", None),
+        (with(MessageAbout::Unstable, None, expires), "Namespace ci-1 has failing workloads", None),
+        (with(MessageAbout::Failing, None, None), "Namespace ci-1 is failing", None),
+        (with(MessageAbout::Failed, None, None), "Namespace ci-1 has failed", None),
         (
-            with(NoticeAbout::Stale, None, Some(at("2026-01-01T15:04:00Z"))),
+            with(MessageAbout::Stale, None, Some(at("2026-01-01T15:04:00Z"))),
             "Namespace ci-1 has expired",
             Some("When: 2026-01-01 15:04 UTC, 1 hour ago\n"),
         ),
         (
-            with(NoticeAbout::Superseded, Some("ci-2"), None),
+            with(MessageAbout::Superseded, Some("ci-2"), None),
             "Namespace ci-2 has taken the place of namespace ci-1",
             None,
         ),
         (
-            with(NoticeAbout::Superseded, None, None),
+            with(MessageAbout::Superseded, None, None),
             "A later namespace has taken the place of namespace ci-1",
             None,
         ),
-        (with(NoticeAbout::Recovered, None, None), "Nothing fails in namespace ci-1 any more", None),
+        (with(MessageAbout::Recovered, None, None), "Nothing fails in namespace ci-1 any more", None),
         (
-            with(NoticeAbout::Expiring, None, expires),
+            with(MessageAbout::Expiring, None, expires),
             "Namespace ci-1 expires soon",
             Some("When: 2026-01-02 15:04 UTC, in 23 hours\n"),
         ),
@@ -256,7 +256,7 @@ fn no_template_turns_escaping_off() {
         "{% set a %}{{ why }}{% endset %}{{ a ~ why }}{{ [why, why]|join(a) }}{{ why|replace('x', a) }}";
     let templates =
         Templates::new(Overrides { html: Some(source), slack: Some(slack), ..Overrides::default() }).unwrap();
-    let content = MessageContent { why: "<!here>".to_owned(), ..content(NoticeAbout::Stale) };
+    let content = MessageContent { why: "<!here>".to_owned(), ..content(MessageAbout::Stale) };
     let rendered = templates.render(&content, now(), None).unwrap();
     for text in [&rendered.html, &rendered.slack] {
         assert!(!text.contains('<') && text.contains("&lt;!here&gt;"), "{text}");
@@ -272,7 +272,7 @@ fn no_template_turns_escaping_off() {
 fn a_subject_is_one_short_line() {
     let subject = "{{ namespace }}\n\n  {{ why }}\n";
     let templates = Templates::new(Overrides { subject: Some(subject), ..Overrides::default() }).unwrap();
-    let mut content = content(NoticeAbout::Failed);
+    let mut content = content(MessageAbout::Failed);
     assert_eq!(templates.render(&content, now(), None).unwrap().subject, "ci-1 that is why");
     content.why = "ä".repeat(500);
     let rendered = templates.render(&content, now(), None).unwrap();
@@ -387,7 +387,7 @@ fn a_name_of_the_templates_own_is_no_unknown_one() {
     let source =
         "{% if owner %}{% set who = owner %}{% else %}{% set who = 'nobody' %}{% endif %}For {{ who }}";
     let templates = Templates::new(text(source)).unwrap();
-    let rendered = templates.render(&content(NoticeAbout::Stale), now(), None).unwrap();
+    let rendered = templates.render(&content(MessageAbout::Stale), now(), None).unwrap();
     assert_eq!(rendered.text, "For nobody\n");
 }
 
@@ -476,7 +476,7 @@ fn paths(value: &serde_json::Value, at: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn the_names_are_those_of_the_context_and_have_all_of_the_json_document() {
-    let full = samples::full(NoticeAbout::DeletionAnnounced);
+    let full = samples::full(MessageAbout::DeletionAnnounced);
     let mut context = BTreeSet::new();
     let value = serde_json::to_value(Context::new(&full, now(), Some("prod-1"))).unwrap();
     paths(&value, "", &mut context);

@@ -1,7 +1,7 @@
 //! The sentences of messages: written once here, laid out by the templates.
 
 use coppice_api::losses::{LostLoadBalancer, LostVolume};
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_api::{FailingObject, Losses};
 use coppice_lifecycle::message::MessageContent;
 use jiff::Timestamp;
@@ -18,26 +18,26 @@ const MAX_LINE: usize = 400;
 pub(crate) fn what(content: &MessageContent) -> String {
     let namespace = &content.namespace;
     match (content.about, &content.successor) {
-        (NoticeAbout::DeletionAnnounced, _) if content.observing => {
+        (MessageAbout::DeletionAnnounced, _) if content.observing => {
             format!("Namespace {namespace} would be deleted")
         }
-        (NoticeAbout::DeletionAnnounced, _) => format!("Namespace {namespace} will be deleted"),
-        (NoticeAbout::NoticeWithdrawn, _) => {
+        (MessageAbout::DeletionAnnounced, _) => format!("Namespace {namespace} will be deleted"),
+        (MessageAbout::NoticeWithdrawn, _) => {
             format!("Namespace {namespace} will not be deleted as announced")
         }
-        (NoticeAbout::Unstable, _) => format!("Namespace {namespace} has failing workloads"),
-        (NoticeAbout::Failing, _) => format!("Namespace {namespace} is failing"),
-        (NoticeAbout::Failed, _) => format!("Namespace {namespace} has failed"),
-        (NoticeAbout::Stale, _) => format!("Namespace {namespace} has expired"),
-        (NoticeAbout::Superseded, Some(successor)) => {
+        (MessageAbout::Unstable, _) => format!("Namespace {namespace} has failing workloads"),
+        (MessageAbout::Failing, _) => format!("Namespace {namespace} is failing"),
+        (MessageAbout::Failed, _) => format!("Namespace {namespace} has failed"),
+        (MessageAbout::Stale, _) => format!("Namespace {namespace} has expired"),
+        (MessageAbout::Superseded, Some(successor)) => {
             format!("Namespace {successor} has taken the place of namespace {namespace}")
         }
-        (NoticeAbout::Superseded, None) => {
+        (MessageAbout::Superseded, None) => {
             format!("A later namespace has taken the place of namespace {namespace}")
         }
-        (NoticeAbout::Recovered, _) => format!("Nothing fails in namespace {namespace} any more"),
-        (NoticeAbout::Expiring, _) => format!("Namespace {namespace} expires soon"),
-        (NoticeAbout::Deleted, _) => format!("Namespace {namespace} has been deleted"),
+        (MessageAbout::Recovered, _) => format!("Nothing fails in namespace {namespace} any more"),
+        (MessageAbout::Expiring, _) => format!("Namespace {namespace} expires soon"),
+        (MessageAbout::Deleted, _) => format!("Namespace {namespace} has been deleted"),
     }
 }
 
@@ -45,18 +45,18 @@ pub(crate) fn what(content: &MessageContent) -> String {
 pub(crate) fn when(content: &MessageContent, now: Timestamp) -> Option<String> {
     match content.about {
         // Notice runs from the delivery of this message, so that the deletion may come later.
-        NoticeAbout::DeletionAnnounced => {
+        MessageAbout::DeletionAnnounced => {
             let deletion = content.deletion.as_ref()?;
             Some(format!("not before {}", times::both(deletion.at, now)))
         }
-        NoticeAbout::Deleted => Some(times::both(content.deletion.as_ref()?.at, now)),
-        NoticeAbout::Stale | NoticeAbout::Expiring => Some(times::both(content.expires_at?, now)),
-        NoticeAbout::NoticeWithdrawn
-        | NoticeAbout::Unstable
-        | NoticeAbout::Failing
-        | NoticeAbout::Failed
-        | NoticeAbout::Superseded
-        | NoticeAbout::Recovered => None,
+        MessageAbout::Deleted => Some(times::both(content.deletion.as_ref()?.at, now)),
+        MessageAbout::Stale | MessageAbout::Expiring => Some(times::both(content.expires_at?, now)),
+        MessageAbout::NoticeWithdrawn
+        | MessageAbout::Unstable
+        | MessageAbout::Failing
+        | MessageAbout::Failed
+        | MessageAbout::Superseded
+        | MessageAbout::Recovered => None,
     }
 }
 

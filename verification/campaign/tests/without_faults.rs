@@ -114,7 +114,7 @@ fn edge(before: &Value, after: &Value, settling: Duration) -> Option<Edge> {
     };
     let is = |edge: &Edge| match edge.cause {
         EdgeCause::Settled => has_settled() == Some(true),
-        EdgeCause::BudgetSpent => has_settled() == Some(false),
+        EdgeCause::FailureBudgetSpent => has_settled() == Some(false),
         _ => true,
     };
     EDGES.into_iter().filter(|edge| (edge.from, edge.to) == (from, to)).find(is)

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use coppice_api::CoppiceConfigSpec;
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::message::{MessageContent, MessageSource};
@@ -46,7 +46,7 @@ pub(crate) struct MessageArgs {
     namespace: String,
     /// What the message is about; by default what comes next
     #[arg(long = "for", value_name = "KIND", value_parser = about)]
-    about: Option<NoticeAbout>,
+    about: Option<MessageAbout>,
     /// Which part of it [default: that of the first channel by which it goes, or else mail]
     #[arg(long, value_enum, value_name = "PART")]
     part: Option<Part>,
@@ -79,9 +79,9 @@ fn namespace(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-fn about(text: &str) -> Result<NoticeAbout, ArgumentError> {
-    let known = NoticeAbout::ALL.iter().find(|about| about.as_str().eq_ignore_ascii_case(text));
-    known.copied().ok_or(ArgumentError::NoticeAbout)
+fn about(text: &str) -> Result<MessageAbout, ArgumentError> {
+    let known = MessageAbout::ALL.iter().find(|about| about.as_str().eq_ignore_ascii_case(text));
+    known.copied().ok_or(ArgumentError::MessageAbout)
 }
 
 /// The namespace that messages are about, and the cluster manager that sends them.
@@ -304,7 +304,7 @@ fn subject(snapshot: &LifecycleSnapshot, namespace: &str) -> Result<Subject> {
 fn choose(
     snapshot: &mut LifecycleSnapshot,
     subject: &Subject,
-    about: Option<NoticeAbout>,
+    about: Option<MessageAbout>,
     receivers: &[Receiver],
     at: Timestamp,
 ) -> Result<Chosen> {

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use super::observe::{self, Observation};
 use super::plan::DeletedNamespaceStep;
 use crate::context::ControllerContext;
-use crate::notices;
-use crate::notification::notification_message;
+use crate::deletion_notification::notification_message;
+use crate::owner_messages;
 
 /// Why a record is not as it should be yet.
 #[derive(Debug, thiserror::Error)]
@@ -76,11 +76,11 @@ pub(super) async fn apply(
             let notification = record.spec.as_deref().ok().and_then(|fields| fields.notification.as_deref());
             let message = |key: &String| notification_message(shared, record, notification?, key);
             let messages: Vec<_> = due.iter().filter_map(message).collect();
-            notices::withdraw(
+            owner_messages::withdraw(
                 shared,
                 notification.into_iter().flat_map(|notification| &notification.superseded),
             );
-            return Ok(notices::submit_notification(shared, &record.name, &messages).await);
+            return Ok(owner_messages::submit_notification(shared, &record.name, &messages).await);
         }
         DeletedNamespaceStep::Withdraw => {
             // In this order: a deletion that is accepted in between is seen in the namespace.

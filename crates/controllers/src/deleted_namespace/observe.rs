@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::RecordKey;
 use super::plan::{MAX_RECORDS, OldestKept};
 use crate::context::ControllerContext;
-use crate::notices;
+use crate::owner_messages;
 
 /// What there is of the namespace that a record is about. One of the same name with another uid is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) fn observe(
         DecidedIn::Unknown => true,
     });
     let surplus = oldest_kept.is_some_and(|oldest| oldest.is_after(&record));
-    let deliveries = notices::deliveries(shared, &record.status.notices);
+    let deliveries = owner_messages::deliveries(shared, &record.status.notices);
     Some(Observation { namespace, decided, surplus, deliveries, now: shared.now(), record })
 }
 

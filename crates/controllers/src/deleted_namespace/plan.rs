@@ -1,9 +1,9 @@
 //! What becomes of a record. Pure.
 
 use coppice_api::DeletionPhase;
-use coppice_api::notify::{DeletionNotification, NoticeState, OwnerNotice};
+use coppice_api::notify::{DeletionNotification, MessageDelivery, MessageState};
 use coppice_kinds::DeletionRecord;
-use coppice_lifecycle::notification::{self, NotificationPlan};
+use coppice_lifecycle::deletion_notification::{self, NotificationPlan};
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -26,7 +26,7 @@ pub(super) enum DeletedNamespaceStep {
     /// Write how far the deletion is.
     Mark(DeletionPhase),
     /// Write what is known of its messages.
-    Record(Vec<OwnerNotice>),
+    Record(Vec<MessageDelivery>),
     /// Make one attempt at each of the messages with these keys.
     Deliver(Vec<String>),
     /// Delete the record: the deletion was given up, and its namespace is there.
@@ -124,14 +124,17 @@ fn deliver(
     }
     let known = &observation.record.status.notices;
     if known.is_empty() && !notification.messages.is_empty() {
-        return Some(at_once(DeletedNamespaceStep::Record(notification::begin(notification, gone_at))));
+        return Some(at_once(DeletedNamespaceStep::Record(deletion_notification::begin(
+            notification,
+            gone_at,
+        ))));
     }
     let NotificationPlan { notices, due, next_check } =
-        notification::go_on(notification, known, &observation.deliveries, observation.now);
+        deletion_notification::go_on(notification, known, &observation.deliveries, observation.now);
     if notices != *known {
         return Some(at_once(DeletedNamespaceStep::Record(notices)));
     }
-    let is_pending = |one: &OwnerNotice| one.state == NoticeState::Pending;
+    let is_pending = |one: &MessageDelivery| one.state == MessageState::Pending;
     match due.is_empty() {
         true if !known.iter().any(is_pending) => None,
         true => Some(DeletedNamespacePlan { step: None, next_check }),

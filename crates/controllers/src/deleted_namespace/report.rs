@@ -1,7 +1,7 @@
 //! Reports what becomes of records: log and metrics.
 
 use coppice_api::DeletionPhase;
-use coppice_api::notify::{NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageDelivery, MessageState};
 
 use super::RecordKey;
 use super::apply::UpdateRecordError;
@@ -14,7 +14,7 @@ pub(super) fn report(observation: &Observation, step: &DeletedNamespaceStep) {
     let record = &observation.record;
     let fields = record.spec.as_deref().ok();
     if matches!(step, DeletedNamespaceStep::MakeRoom | DeletedNamespaceStep::Expire) {
-        for one in record.status.notices.iter().filter(|one| one.state == NoticeState::Pending) {
+        for one in record.status.notices.iter().filter(|one| one.state == MessageState::Pending) {
             tracing::warn!(decision = %record.name, channel = one.channel, "the owner was not notified that the namespace is gone: its record goes");
         }
     }
@@ -38,11 +38,11 @@ pub(super) fn report(observation: &Observation, step: &DeletedNamespaceStep) {
 }
 
 /// Reports what came of messages about the namespace.
-fn notified(observation: &Observation, notices: &[OwnerNotice]) {
+fn notified(observation: &Observation, notices: &[MessageDelivery]) {
     let record = &observation.record;
     let known = &record.status.notices;
-    let is_new = |one: &&OwnerNotice| {
-        one.state == NoticeState::Failed
+    let is_new = |one: &&MessageDelivery| {
+        one.state == MessageState::Failed
             && known.iter().any(|before| before.key == one.key && before.state != one.state)
     };
     for one in notices.iter().filter(is_new) {

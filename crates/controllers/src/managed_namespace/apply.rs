@@ -21,7 +21,7 @@ use coppice_runtime::write::{self, WriteError};
 use super::observe::{self, Observation};
 use super::plan;
 use crate::context::ControllerContext;
-use crate::notices;
+use crate::owner_messages;
 use crate::status_writer::{Applied, EventBatch, StatusWriter};
 use crate::webhook::acknowledge_attempt;
 use decision::{Interruption, StepEnd};
@@ -38,7 +38,7 @@ pub(super) async fn apply(
     let next_check = if messages.is_empty() {
         next_check
     } else {
-        let again = notices::submit(shared, &observation.name, &messages).await;
+        let again = owner_messages::submit(shared, &observation.name, &messages).await;
         next_check.into_iter().chain(again).min()
     };
     match (step, &observation.record) {

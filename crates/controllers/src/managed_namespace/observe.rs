@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::health::HealthObservation;
-use crate::notices;
+use crate::owner_messages;
 use crate::pods::{self, PodsObservation};
 use crate::staleness::first_stale;
 use crate::status_writer::FactsError;
@@ -97,7 +97,7 @@ fn observation(
     let intent = record.as_ref().and_then(|record| record.status.steps.intent.as_ref());
     let delivery = webhook::delivery(shared, intent);
     let notified = record.as_ref().map(|record| &*record.status.notices);
-    let deliveries = notices::deliveries(shared, notified.unwrap_or_default());
+    let deliveries = owner_messages::deliveries(shared, notified.unwrap_or_default());
     let stale = stale(shared);
     let other = namespace.as_deref().ok().and_then(|namespace| other_deletion(shared, namespace));
     let webhook = namespace

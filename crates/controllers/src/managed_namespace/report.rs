@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::notify::NoticeState;
+use coppice_api::notify::MessageState;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{DecodeError, NamespacePhase, Reason};
 use coppice_kinds::ManagedNamespaces;
@@ -114,7 +114,7 @@ fn namespace_reference(observation: &Observation) -> ObjectReference {
 /// Counts governed namespaces by phase, for metrics.
 pub(super) fn count_phases(shared: &ControllerContext) {
     let (mut counts, mut managers, mut owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let mut notices = BTreeMap::from(NoticeState::ALL.map(|state| (state, 0_usize)));
+    let mut notices = BTreeMap::from(MessageState::ALL.map(|state| (state, 0_usize)));
     shared.managed_namespaces.for_each(|record| {
         for notice in &record.status.notices {
             *notices.entry(notice.state).or_default() += 1;

@@ -11,8 +11,8 @@ mod health;
 mod limits;
 pub mod lint;
 mod not_governed;
-mod notices;
 mod observed;
+mod owner_messages;
 mod pods;
 mod ready;
 mod superseded;
@@ -50,7 +50,7 @@ use crate::steps;
 pub(super) use fired::has_fired;
 use governed::{Governed, Judged};
 pub use health::HealthFacts;
-use notices::NotificationTargets;
+use owner_messages::NotificationTargets;
 
 /// So long after something was due nothing is said of annotations that are being read.
 const LISTED: Duration = Duration::from_secs(30);

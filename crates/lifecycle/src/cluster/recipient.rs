@@ -1,7 +1,7 @@
 //! Who is notified of what becomes of a namespace.
 
 use coppice_api::channel::RecipientKind;
-use coppice_api::notify::OwnerNotice;
+use coppice_api::notify::MessageDelivery;
 use coppice_api::owner::{FallbackRecipient, OwnerAnnotation, OwnerFormat, OwnerSource};
 use coppice_mutants::{Mutant, active};
 use ring::hmac;
@@ -171,7 +171,7 @@ impl RecordedRecipient {
     }
 
     /// To whom this message goes.
-    pub(crate) fn of(notice: &OwnerNotice) -> Self {
+    pub(crate) fn of(notice: &MessageDelivery) -> Self {
         Self { to: notice.to.clone(), digest: notice.to_digest.clone() }
     }
 
@@ -182,7 +182,7 @@ impl RecordedRecipient {
     }
 
     /// Writes down that the message goes to this one. A digest that cannot be made at present stays.
-    pub(crate) fn write_to(self, notice: &mut OwnerNotice) {
+    pub(crate) fn write_to(self, notice: &mut MessageDelivery) {
         if self.digest.is_some() || self.to != notice.to {
             notice.to_digest = self.digest;
         }

@@ -155,7 +155,7 @@ impl Clocks<'_> {
             EdgeCause::SomethingFails => fails,
             EdgeCause::Settled | EdgeCause::GraceOver if active(Mutant::HealthClocksIgnored) => fails,
             EdgeCause::Settled => fails && over(self.failing(), self.settings.settling),
-            EdgeCause::BudgetSpent => fails && self.spent() >= self.settings.budget.max.as_secs_i64(),
+            EdgeCause::FailureBudgetSpent => fails && self.spent() >= self.settings.budget.max.as_secs_i64(),
             EdgeCause::GraceOver => fails && over(self.failing(), self.settings.grace),
             EdgeCause::Recovered => !fails && over(self.recovering(), self.settings.recovery),
             EdgeCause::Missed => self.missed,

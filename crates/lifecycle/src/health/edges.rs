@@ -11,7 +11,7 @@ pub enum EdgeCause {
     /// Something has been failing for `settlingPeriod` without a break.
     Settled,
     /// The failure budget is spent, and something fails.
-    BudgetSpent,
+    FailureBudgetSpent,
     /// It has been `Failing` for `gracePeriod`, the time in which nothing failed not counted.
     GraceOver,
     /// Nothing has failed for `recoveryPeriod`.
@@ -26,7 +26,7 @@ impl EdgeCause {
         match self {
             Self::SomethingFails => "something fails",
             Self::Settled => "fails for settlingPeriod",
-            Self::BudgetSpent => "failureBudget is spent",
+            Self::FailureBudgetSpent => "failureBudget is spent",
             Self::GraceOver => "still so after gracePeriod",
             Self::Recovered => "nothing fails for recoveryPeriod",
             Self::Missed => "a watch had a gap",
@@ -53,7 +53,7 @@ const fn edge(from: HealthState, cause: EdgeCause, to: HealthState) -> Edge {
 pub const EDGES: [Edge; 9] = [
     edge(HealthState::Ok, EdgeCause::SomethingFails, HealthState::Unstable),
     edge(HealthState::Unstable, EdgeCause::Settled, HealthState::Failing),
-    edge(HealthState::Unstable, EdgeCause::BudgetSpent, HealthState::Failing),
+    edge(HealthState::Unstable, EdgeCause::FailureBudgetSpent, HealthState::Failing),
     edge(HealthState::Unstable, EdgeCause::Recovered, HealthState::Ok),
     edge(HealthState::Failing, EdgeCause::Missed, HealthState::Unstable),
     edge(HealthState::Failing, EdgeCause::GraceOver, HealthState::Failed),

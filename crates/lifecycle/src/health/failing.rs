@@ -8,7 +8,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::facts::{ControllerRef, FailureReport, Rollout, WorkloadFacts, Workloads};
-use super::found::{Found, Line};
+use super::found_failures::{FoundFailure, FoundFailures};
 use super::pods;
 use crate::condition::{later, whole_second_after};
 use crate::facts::JobState;
@@ -62,9 +62,9 @@ pub fn failing(
     known: KnownFailures<'_>,
     now: Timestamp,
 ) -> Failures {
-    let (mut found, mut checks) = (Found::default(), CheckTimes { now, next: None });
+    let (mut found, mut checks) = (FoundFailures::default(), CheckTimes { now, next: None });
     let mut short = Vec::new();
-    let mut of_kind = |kind: &'static str, workload: &WorkloadFacts, found: &mut Found| {
+    let mut of_kind = |kind: &'static str, workload: &WorkloadFacts, found: &mut FoundFailures| {
         report_workload(kind, workload, found);
         // The Deployment of a ReplicaSet is short of the same pods.
         let own = !workload.owner.as_ref().is_some_and(is_deployment);
@@ -93,7 +93,7 @@ pub fn failing(
     pods::find(workloads, &mut found, &mut checks);
     pods::find_lost_claims(workloads, &mut found, now);
     let short = shortages(short, known.short, &mut found, &mut checks);
-    let lines = found.lines(ignore);
+    let lines = found.reported(ignore);
     let more = u32::try_from(lines.len().saturating_sub(MAX_FAILING)).unwrap_or(u32::MAX);
     let failing = lines.into_iter().take(MAX_FAILING).map(|line| shown(line, known.failing, now)).collect();
     Failures { failing, more, short, next_check: checks.next }
@@ -103,7 +103,7 @@ fn is_deployment(owner: &ControllerRef) -> bool {
     owner.is("apps", "Deployment")
 }
 
-fn report_workload(kind: &str, workload: &WorkloadFacts, found: &mut Found) {
+fn report_workload(kind: &str, workload: &WorkloadFacts, found: &mut FoundFailures) {
     let deployment = workload.owner.as_ref().filter(|owner| is_deployment(owner));
     let about = deployment.map_or((kind, &*workload.name), |owner| (&*owner.kind, &*owner.name));
     if let Some(report) = &workload.refused {
@@ -140,7 +140,7 @@ fn latest_finished<'a>(workloads: &Workloads<'a>) -> BTreeMap<&'a ControllerRef,
 fn shortages(
     mut all: Vec<(&'static str, Box<str>, Timestamp)>,
     known: &[ShortWorkload],
-    found: &mut Found,
+    found: &mut FoundFailures,
     checks: &mut CheckTimes,
 ) -> Vec<ShortWorkload> {
     all.sort_unstable();
@@ -169,8 +169,8 @@ fn shortages(
 
 /// A line as it is recorded. One that was there keeps its instant and its message: both change with every restart of a
 /// container.
-fn shown(line: Line, known: &[FailingObject], now: Timestamp) -> FailingObject {
-    let Line { kind, name, reason, since, mut message } = line;
+fn shown(line: FoundFailure, known: &[FailingObject], now: Timestamp) -> FailingObject {
+    let FoundFailure { kind, name, reason, since, mut message } = line;
     let is_known =
         |one: &&FailingObject| one.reason == reason.as_str() && one.kind == kind && one.name == name;
     if let Some(known) = known.iter().find(is_known) {

@@ -9,7 +9,7 @@ mod containers;
 mod edges;
 pub mod facts;
 mod failing;
-mod found;
+mod found_failures;
 mod pods;
 mod ready;
 

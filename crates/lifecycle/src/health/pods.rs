@@ -10,7 +10,7 @@ use super::facts::{
     ClaimFacts, ContainerState, ControllerRef, FailureReport, PodHealth, Rollout, WorkloadFacts, Workloads,
 };
 use super::failing::{CheckTimes, POD_LIMIT};
-use super::found::Found;
+use super::found_failures::FoundFailures;
 use crate::condition::later;
 use crate::facts::{JobFacts, JobState, PodFacts, PodPhase};
 
@@ -22,8 +22,8 @@ struct Index<'a> {
     claims: BTreeMap<&'a str, &'a ClaimFacts>,
 }
 
-/// The object that users deal with, of a pod.
-struct Top<'a> {
+/// The object that users deal with, about which it is reported what is wrong with a pod: its Deployment, for example.
+struct ReportedObject<'a> {
     kind: &'a str,
     name: &'a str,
     /// Whether its pods have to be ready some time.
@@ -31,7 +31,7 @@ struct Top<'a> {
 }
 
 /// Adds what is wrong with pods.
-pub(super) fn find(workloads: &Workloads<'_>, found: &mut Found, checks: &mut CheckTimes) {
+pub(super) fn find(workloads: &Workloads<'_>, found: &mut FoundFailures, checks: &mut CheckTimes) {
     let mut troubled = workloads.pods.iter().filter_map(|pod| Some((pod, pod.health.as_deref()?))).peekable();
     if troubled.peek().is_none() {
         return;
@@ -43,13 +43,20 @@ pub(super) fn find(workloads: &Workloads<'_>, found: &mut Found, checks: &mut Ch
         claims: workloads.claims.iter().map(|claim| (&*claim.name, claim)).collect(),
     };
     for (pod, health) in troubled.filter(|(pod, _)| !pod.terminating) {
-        one(pod, health, &index, found, checks);
+        find_in_pod(pod, health, &index, found, checks);
     }
 }
 
-fn one(pod: &PodFacts, health: &PodHealth, index: &Index<'_>, found: &mut Found, checks: &mut CheckTimes) {
-    let Some(top) = top(pod, health, index) else { return };
-    let Top { kind, name, ready } = top;
+/// Adds what is wrong with one of them.
+fn find_in_pod(
+    pod: &PodFacts,
+    health: &PodHealth,
+    index: &Index<'_>,
+    found: &mut FoundFailures,
+    checks: &mut CheckTimes,
+) {
+    let Some(reported) = reported_object(pod, health, index) else { return };
+    let ReportedObject { kind, name, ready } = reported;
     let about = |message: &str| {
         if (kind, name) == ("Pod", &*pod.name) {
             message.to_owned()
@@ -99,21 +106,27 @@ fn one(pod: &PodFacts, health: &PodHealth, index: &Index<'_>, found: &mut Found,
 }
 
 /// Climbs to the object that users deal with; none where that says by itself what became of its pods.
-fn top<'a>(pod: &'a PodFacts, health: &'a PodHealth, index: &Index<'a>) -> Option<Top<'a>> {
-    let Some(owner) = &health.owner else { return Some(Top { kind: "Pod", name: &pod.name, ready: true }) };
+fn reported_object<'a>(
+    pod: &'a PodFacts,
+    health: &'a PodHealth,
+    index: &Index<'a>,
+) -> Option<ReportedObject<'a>> {
+    let Some(owner) = &health.owner else {
+        return Some(ReportedObject { kind: "Pod", name: &pod.name, ready: true });
+    };
     if owner.is("batch", "Job") {
         let job = index.jobs.get(&*owner.name);
         let over = job.is_some_and(|job| job.state != JobState::Unfinished);
         // Its own deadline is its only one.
-        return (!over).then_some(Top { kind: "Job", name: &owner.name, ready: false });
+        return (!over).then_some(ReportedObject { kind: "Job", name: &owner.name, ready: false });
     }
     let deployment = owner.is("apps", "ReplicaSet").then(|| deployment_of(owner, index)).flatten();
     let Some(deployment) = deployment else {
-        return Some(Top { kind: &owner.kind, name: &owner.name, ready: true });
+        return Some(ReportedObject { kind: &owner.kind, name: &owner.name, ready: true });
     };
     let rollout = index.deployments.get(&*deployment.name).map(|deployment| &deployment.rollout);
     let ready = rollout.is_none_or(|rollout| *rollout != Rollout::UnderWay);
-    Some(Top { kind: &deployment.kind, name: &deployment.name, ready })
+    Some(ReportedObject { kind: &deployment.kind, name: &deployment.name, ready })
 }
 
 /// The Deployment of a ReplicaSet.
@@ -149,7 +162,7 @@ fn failure(health: &PodHealth) -> String {
 }
 
 /// Claims whose volume is gone.
-pub(super) fn find_lost_claims(workloads: &Workloads<'_>, found: &mut Found, now: Timestamp) {
+pub(super) fn find_lost_claims(workloads: &Workloads<'_>, found: &mut FoundFailures, now: Timestamp) {
     for claim in workloads.claims.iter().filter(|claim| claim.lost) {
         let text = "its volume is gone".to_owned();
         let since = claim.created_at.min(now);

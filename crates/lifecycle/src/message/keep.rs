@@ -1,7 +1,7 @@
 //! The command that keeps a namespace, within the limits of its cluster manager.
 
 use coppice_api::Reason;
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_api::steps::Notice;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ impl Keep {
     /// For a message about this.
     pub(super) fn of(
         source: &MessageSource<'_>,
-        about: NoticeAbout,
+        about: MessageAbout,
         announced: Option<&Notice>,
         now: Timestamp,
     ) -> Self {
@@ -37,16 +37,16 @@ impl Keep {
             announced.is_some_and(|notice| notice.reason.as_deref() == Some(Reason::TtlElapsed.as_str()));
         // A later end of the ttl changes nothing about anything but the ttl; a hold stops every policy.
         let command = match about {
-            NoticeAbout::NoticeWithdrawn | NoticeAbout::Recovered | NoticeAbout::Deleted => {
+            MessageAbout::NoticeWithdrawn | MessageAbout::Recovered | MessageAbout::Deleted => {
                 return Self::NotNeeded;
             }
-            NoticeAbout::Expiring | NoticeAbout::Stale => extend(source, now).or_else(|| hold(source, now)),
-            NoticeAbout::DeletionAnnounced if by_ttl => extend(source, now).or_else(|| hold(source, now)),
-            NoticeAbout::DeletionAnnounced
-            | NoticeAbout::Unstable
-            | NoticeAbout::Failing
-            | NoticeAbout::Failed
-            | NoticeAbout::Superseded => hold(source, now),
+            MessageAbout::Expiring | MessageAbout::Stale => extend(source, now).or_else(|| hold(source, now)),
+            MessageAbout::DeletionAnnounced if by_ttl => extend(source, now).or_else(|| hold(source, now)),
+            MessageAbout::DeletionAnnounced
+            | MessageAbout::Unstable
+            | MessageAbout::Failing
+            | MessageAbout::Failed
+            | MessageAbout::Superseded => hold(source, now),
         };
         command.map_or(Self::LimitReached, Self::Command)
     }

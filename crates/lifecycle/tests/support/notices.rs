@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use coppice_api::channel::{Channel, EmailChannel, EmailTls, SlackChannel, WebhookChannel};
-use coppice_api::notify::{NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageDelivery, MessageState};
 use coppice_api::owner::FallbackRecipient;
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_lifecycle::message::OwnerMessage;
@@ -60,14 +60,14 @@ pub(crate) fn owned(scene: &mut Scene, annotations: &[(&str, &str)]) {
 }
 
 /// The only notice in the record.
-pub(crate) fn only(scene: &Scene) -> OwnerNotice {
+pub(crate) fn only(scene: &Scene) -> MessageDelivery {
     let [notice] = &*scene.status().notices else { panic!("{:?}", scene.status().notices) };
     notice.clone()
 }
 
 /// Every message that is in the record now comes to this end, which is written down.
 pub(crate) fn ends(scene: &mut Scene, end: &Delivery, seconds: i64) {
-    let pending = scene.status().notices.iter().filter(|one| one.state == NoticeState::Pending);
+    let pending = scene.status().notices.iter().filter(|one| one.state == MessageState::Pending);
     scene.deliveries = pending.map(|one| (one.key.clone(), end.clone())).collect();
     let plan = scene.plan(at(seconds));
     if let coppice_lifecycle::cluster::NamespaceStep::WriteStatus(status) = plan.step {

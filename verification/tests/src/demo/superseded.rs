@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_api::{
     CoppiceConfig, DeletedNamespace, ManagedNamespace, ManagedNamespaceStatus, NamespacePhase,
 };
@@ -239,7 +239,7 @@ impl Scene<'_> {
     async fn goes(&mut self) -> anyhow::Result<Option<String>> {
         let announced = async |scene: &Self| {
             let status = scene.status(OLDER).await?;
-            let all = status.notices.iter().filter(|one| one.about == NoticeAbout::DeletionAnnounced);
+            let all = status.notices.iter().filter(|one| one.about == MessageAbout::DeletionAnnounced);
             let delivered = all.filter(|one| one.delivered_at.is_some()).count();
             let notice = status.steps.notice.filter(|_| delivered == scene.stand_ins.channels().len());
             Ok(notice.map(|notice| notice.not_before))

@@ -2,7 +2,7 @@
 //! keeps in `default`.
 
 use anyhow::Result;
-use coppice_api::notify::OwnerNotice;
+use coppice_api::notify::MessageDelivery;
 use coppice_api::{DeletedNamespaceSpec, DeletionPhase};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Namespace};
@@ -49,7 +49,7 @@ struct RecordedDeletion<'a> {
     deleted_at: Option<Timestamp>,
     /// What its owner is notified of.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    notices: &'a [OwnerNotice],
+    notices: &'a [MessageDelivery],
     #[serde(flatten)]
     spec: Option<&'a DeletedNamespaceSpec>,
     /// What cannot be understood of the record.

@@ -9,7 +9,7 @@ use coppice_api::managed_namespace::{
     ExpiryChange, Extension, FiredPolicy, GoverningManager, RecordHold, Successor,
 };
 use coppice_api::manager::{Firing, Notice};
-use coppice_api::notify::OwnerNotice;
+use coppice_api::notify::MessageDelivery;
 use coppice_api::observed::WouldHaveActed;
 use coppice_api::steps::Action;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
@@ -102,7 +102,7 @@ pub(super) struct NamespaceExplanation {
     pub(super) notice: Option<Notice>,
     /// What its owner was, or is to be notified of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) notices: Vec<OwnerNotice>,
+    pub(super) notices: Vec<MessageDelivery>,
     pub(super) budget: Budget,
     pub(super) firings: i64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use coppice_api::managed_namespace::Successor;
-use coppice_api::notify::{NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageDelivery, MessageState};
 use coppice_api::observed::ObservedOutcome;
 use coppice_api::{HealthReason, NamespacePhase};
 use jiff::Timestamp;
@@ -208,12 +208,12 @@ fn notices(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Re
 }
 
 /// A message to the owner, and where its delivery stands.
-pub(super) fn notice_line(notice: &OwnerNotice, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+pub(super) fn notice_line(notice: &MessageDelivery, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     let to_whom = notice.to.as_ref().map_or_else(String::new, |to| format!(" to {to}"));
     let (style, outcome) = match notice.state {
-        NoticeState::Delivered => (OK, notice.delivered_at.map(|then| print::instant_from(then, at))),
-        NoticeState::Failed => (WARNING, notice.last_error.clone()),
-        NoticeState::Pending => {
+        MessageState::Delivered => (OK, notice.delivered_at.map(|then| print::instant_from(then, at))),
+        MessageState::Failed => (WARNING, notice.last_error.clone()),
+        MessageState::Pending => {
             let attempts = print::count(notice.attempts as usize, "attempt");
             let next = notice.next_attempt.filter(|next| at < *next);
             let next =

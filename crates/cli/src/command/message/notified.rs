@@ -2,7 +2,7 @@
 
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::channel::{Channel, RecipientKind};
-use coppice_api::notify::{NoticeAbout, Notify, NotifyOn};
+use coppice_api::notify::{MessageAbout, Notify, NotifyOn};
 use coppice_lifecycle::cluster::{masked, recipients_of};
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ pub(super) fn nobody(subject: &Subject, receivers: &[Receiver]) -> Option<String
 /// Why nobody gets a message of this kind, if so.
 pub(super) fn undelivered_reason(
     subject: &Subject,
-    about: NoticeAbout,
+    about: MessageAbout,
     receivers: &[Receiver],
 ) -> Option<String> {
     if let Some(why) = nobody(subject, receivers) {
@@ -97,15 +97,15 @@ pub(super) fn undelivered_reason(
     let on = |on: &Notify, kind: NotifyOn| on.on.contains(&kind);
     let asked = |kind: NotifyOn| subject.spec.notify.as_ref().is_some_and(|notify| on(notify, kind));
     let kind = match about {
-        NoticeAbout::DeletionAnnounced | NoticeAbout::NoticeWithdrawn => return unannounced(subject),
-        NoticeAbout::Unstable => NotifyOn::Unstable,
-        NoticeAbout::Failing => NotifyOn::Failing,
-        NoticeAbout::Failed => NotifyOn::Failed,
-        NoticeAbout::Stale => NotifyOn::Stale,
-        NoticeAbout::Superseded => NotifyOn::Superseded,
-        NoticeAbout::Recovered => NotifyOn::Recovered,
-        NoticeAbout::Expiring => NotifyOn::Expiring,
-        NoticeAbout::Deleted => NotifyOn::Deleted,
+        MessageAbout::DeletionAnnounced | MessageAbout::NoticeWithdrawn => return unannounced(subject),
+        MessageAbout::Unstable => NotifyOn::Unstable,
+        MessageAbout::Failing => NotifyOn::Failing,
+        MessageAbout::Failed => NotifyOn::Failed,
+        MessageAbout::Stale => NotifyOn::Stale,
+        MessageAbout::Superseded => NotifyOn::Superseded,
+        MessageAbout::Recovered => NotifyOn::Recovered,
+        MessageAbout::Expiring => NotifyOn::Expiring,
+        MessageAbout::Deleted => NotifyOn::Deleted,
     };
     let never = undeleted(subject).filter(|_| kind == NotifyOn::Deleted);
     if never.is_some() {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use coppice_api::cluster_manager::PolicyPhase;
 use coppice_api::health::{FailingObject, HealthReason, HealthRecord, HealthSeen, HealthSource, HealthState};
 use coppice_api::managed_namespace::Successor;
-use coppice_api::notify::NoticeAbout;
+use coppice_api::notify::MessageAbout;
 use coppice_api::steps::Notice;
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{ClusterCondition, ValidClusterPolicy};
@@ -25,32 +25,32 @@ const RUNS_FOR: Duration = Duration::from_secs(3600);
 /// Where the cluster manager never sends such a message, whatever happens.
 pub(super) fn sample(
     subject: &Subject,
-    about: NoticeAbout,
+    about: MessageAbout,
     status: ManagedNamespaceStatus,
     at: Timestamp,
 ) -> Result<Chosen> {
     let mut sample = Sample { subject, status, at, sent_at: at, made_up: Vec::new() };
     match about {
-        NoticeAbout::DeletionAnnounced => sample.announced("that its deletion is announced now")?,
-        NoticeAbout::Deleted => sample.announced("that it is deleted now")?,
-        NoticeAbout::NoticeWithdrawn => {
+        MessageAbout::DeletionAnnounced => sample.announced("that its deletion is announced now")?,
+        MessageAbout::Deleted => sample.announced("that it is deleted now")?,
+        MessageAbout::NoticeWithdrawn => {
             sample.status.steps.notice = None;
             sample.made_up.push("that a deletion was announced".to_owned());
         }
-        NoticeAbout::Unstable => sample.fails(NamespacePhase::Unstable),
-        NoticeAbout::Failing => sample.fails(NamespacePhase::Failing),
-        NoticeAbout::Failed => sample.fails(NamespacePhase::Failed),
-        NoticeAbout::Stale => sample.expired(),
-        NoticeAbout::Superseded => {
+        MessageAbout::Unstable => sample.fails(NamespacePhase::Unstable),
+        MessageAbout::Failing => sample.fails(NamespacePhase::Failing),
+        MessageAbout::Failed => sample.fails(NamespacePhase::Failed),
+        MessageAbout::Stale => sample.expired(),
+        MessageAbout::Superseded => {
             sample.superseded();
             sample.phase(NamespacePhase::Superseded);
         }
-        NoticeAbout::Recovered => {
+        MessageAbout::Recovered => {
             sample.status.failing.clear();
             sample.made_up.push("that something failed before".to_owned());
             sample.phase(NamespacePhase::Ok);
         }
-        NoticeAbout::Expiring => {
+        MessageAbout::Expiring => {
             sample.expires();
             sample.phase(NamespacePhase::Ok);
         }

@@ -1,6 +1,6 @@
 //! Which message comes next, and when: the operator's own plan, followed into the future as if nothing else happened.
 
-use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
+use coppice_api::notify::{MessageAbout, MessageDelivery, MessageState};
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase};
 use coppice_lifecycle::facts::NamespaceFacts;
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +17,7 @@ const HORIZON: SignedDuration = SignedDuration::from_hours(366 * 24);
 /// A message, and what is known when it is sent.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    pub(super) about: NoticeAbout,
+    pub(super) about: MessageAbout,
     /// What the record says then.
     pub(super) status: ManagedNamespaceStatus,
     /// When it is written down.
@@ -32,7 +32,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     fn new(
-        about: NoticeAbout,
+        about: MessageAbout,
         status: &ManagedNamespaceStatus,
         given_at: Timestamp,
         sent_at: Timestamp,
@@ -42,8 +42,8 @@ impl Chosen {
     }
 
     /// A message that the record lists.
-    fn listed(one: &OwnerNotice, status: &ManagedNamespaceStatus, now: Timestamp) -> Self {
-        let is_sent = one.state == NoticeState::Delivered;
+    fn listed(one: &MessageDelivery, status: &ManagedNamespaceStatus, now: Timestamp) -> Self {
+        let is_sent = one.state == MessageState::Delivered;
         let sent_at = one.delivered_at.filter(|_| is_sent).unwrap_or(now);
         Self { is_sent, ..Self::new(one.about, status, one.given_at, sent_at) }
     }
@@ -58,8 +58,8 @@ pub(super) fn next(
 ) -> Option<Chosen> {
     follow(snapshot, subject, at, |status, now| {
         let listed = || status.notices.iter().filter(|one| receives(&one.channel));
-        let pending = || listed().filter(|one| one.state == NoticeState::Pending);
-        let announces = |one: &&OwnerNotice| one.about == NoticeAbout::DeletionAnnounced;
+        let pending = || listed().filter(|one| one.state == MessageState::Pending);
+        let announces = |one: &&MessageDelivery| one.about == MessageAbout::DeletionAnnounced;
         let found = pending().find(announces).or_else(|| pending().next());
         // Which of those that were sent is about this notice their keys say; it is the last.
         let standing = status.steps.notice.as_ref();
@@ -72,38 +72,38 @@ pub(super) fn next(
 pub(super) fn of_kind(
     snapshot: &mut LifecycleSnapshot,
     subject: &Subject,
-    about: NoticeAbout,
+    about: MessageAbout,
     at: Timestamp,
 ) -> Option<Chosen> {
-    if about == NoticeAbout::Expiring {
+    if about == MessageAbout::Expiring {
         let end = snapshot.governed_plan(&subject.facts.name, at)?.status.expires_at?;
         let at = reminder(subject, &subject.facts, end, at)?;
         let status = snapshot.governed_plan(&subject.facts.name, at)?.status;
         return Some(Chosen::new(about, &status, at, at));
     }
-    if about == NoticeAbout::Deleted {
+    if about == MessageAbout::Deleted {
         // Nothing is deleted here to see it: once its notice has run, if nobody prevents it.
-        let announced = of_kind(snapshot, subject, NoticeAbout::DeletionAnnounced, at)?;
+        let announced = of_kind(snapshot, subject, MessageAbout::DeletionAnnounced, at)?;
         let gone_at = announced.status.steps.notice.as_ref()?.not_before.max(at);
         return Some(Chosen::new(about, &announced.status, gone_at, gone_at));
     }
     follow(snapshot, subject, at, |status, now| {
         let phase = |phase: NamespacePhase| status.phase == Some(phase);
         let is_true = match about {
-            NoticeAbout::DeletionAnnounced => status.steps.notice.is_some(),
-            NoticeAbout::Unstable => phase(NamespacePhase::Unstable),
-            NoticeAbout::Failing => phase(NamespacePhase::Failing),
-            NoticeAbout::Failed => phase(NamespacePhase::Failed),
-            NoticeAbout::Stale => phase(NamespacePhase::Stale),
-            NoticeAbout::Superseded => phase(NamespacePhase::Superseded),
-            NoticeAbout::Recovered
-            | NoticeAbout::NoticeWithdrawn
-            | NoticeAbout::Expiring
-            | NoticeAbout::Deleted => false,
+            MessageAbout::DeletionAnnounced => status.steps.notice.is_some(),
+            MessageAbout::Unstable => phase(NamespacePhase::Unstable),
+            MessageAbout::Failing => phase(NamespacePhase::Failing),
+            MessageAbout::Failed => phase(NamespacePhase::Failed),
+            MessageAbout::Stale => phase(NamespacePhase::Stale),
+            MessageAbout::Superseded => phase(NamespacePhase::Superseded),
+            MessageAbout::Recovered
+            | MessageAbout::NoticeWithdrawn
+            | MessageAbout::Expiring
+            | MessageAbout::Deleted => false,
         };
         let listed = status.notices.iter().rev().find(|one| one.about == about);
         let given_at = match &status.steps.notice {
-            Some(notice) if about == NoticeAbout::DeletionAnnounced => notice.given_at,
+            Some(notice) if about == MessageAbout::DeletionAnnounced => notice.given_at,
             _ => now,
         };
         is_true.then(|| match listed {

@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::observe::{self, Observation};
 use super::super::plan;
 use crate::context::ControllerContext;
-use crate::notification;
+use crate::deletion_notification;
 use crate::status_writer::StepError;
 
 /// How an attempt at a step ended.
@@ -140,7 +140,10 @@ impl Decision for RecordDecision<'_> {
         // A record with an intent has one.
         let manager = status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default();
         let decided = DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps);
-        DecidedBy { notification: notification::recorded(self.shared, &verified.notification), ..decided }
+        DecidedBy {
+            notification: deletion_notification::recorded(self.shared, &verified.notification),
+            ..decided
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the owner is notified of once the namespace is gone, which nothing of it is left to say then.
 
-use coppice_api::notify::{NoticeAbout, NoticeState, NotifyOn, OwnerNotice, SupersededNotice};
+use coppice_api::notify::{MessageAbout, MessageDelivery, MessageState, NotifyOn, SupersededMessage};
 use coppice_api::steps::Intent;
 use coppice_mutants::{Mutant, active};
 
@@ -34,7 +34,7 @@ impl Builder<'_> {
                 None | Some(Recipient::Nobody) if superseded.is_empty() => continue,
                 None | Some(Recipient::Nobody | Recipient::OfChannel) => None,
             };
-            let key = key(&self.status, NoticeAbout::Deleted, &intent.id, channel);
+            let key = key(&self.status, MessageAbout::Deleted, &intent.id, channel);
             let message = OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() };
             notification.messages.push(message);
             if !active(Mutant::SupersededUnlisted) {
@@ -46,11 +46,11 @@ impl Builder<'_> {
 }
 
 /// Whether a message would be tried, or tried again.
-fn is_to_be_sent(notice: &OwnerNotice) -> bool {
-    notice.state == NoticeState::Pending || notice.next_attempt.is_some()
+fn is_to_be_sent(notice: &MessageDelivery) -> bool {
+    notice.state == MessageState::Pending || notice.next_attempt.is_some()
 }
 
-fn superseded(notice: &OwnerNotice) -> SupersededNotice {
-    let OwnerNotice { key, about, channel, last_error, .. } = notice.clone();
-    SupersededNotice { key, about, channel, last_error }
+fn superseded(notice: &MessageDelivery) -> SupersededMessage {
+    let MessageDelivery { key, about, channel, last_error, .. } = notice.clone();
+    SupersededMessage { key, about, channel, last_error }
 }

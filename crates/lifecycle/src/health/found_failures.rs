@@ -13,7 +13,7 @@ pub(super) type Evidence = (Timestamp, String);
 
 /// Something that fails.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct FoundFailure {
     pub(super) kind: String,
     pub(super) name: String,
     pub(super) reason: HealthReason,
@@ -23,9 +23,9 @@ pub(super) struct Line {
 
 /// What was found, by kind, name and reason, in the order in which it is shown.
 #[derive(Debug, Default)]
-pub(super) struct Found(BTreeMap<(String, String), BTreeMap<HealthReason, Evidence>>);
+pub(super) struct FoundFailures(BTreeMap<(String, String), BTreeMap<HealthReason, Evidence>>);
 
-impl Found {
+impl FoundFailures {
     /// Something fails. Of several for one reason the earliest is kept, and of several at one time the first by its
     /// message, so that the order of objects does not matter.
     pub(super) fn add(&mut self, (kind, name): (&str, &str), reason: HealthReason, evidence: Evidence) {
@@ -38,14 +38,20 @@ impl Found {
 
     /// Without what follows from something else of the same object, and without what these rules ignore. What is ignored
     /// explains what follows from it all the same.
-    pub(super) fn lines(self, ignore: &[IgnoreRule]) -> Vec<Line> {
+    pub(super) fn reported(self, ignore: &[IgnoreRule]) -> Vec<FoundFailure> {
         let mut lines = Vec::new();
         for ((kind, name), reasons) in self.0 {
             let explained = reasons.keys().any(|reason| !follows(*reason));
             for (reason, (since, message)) in reasons {
                 let ignored = ignore.iter().any(|rule| ignores(rule, &kind, &name, reason));
                 if !(ignored || explained && follows(reason)) {
-                    lines.push(Line { kind: kind.clone(), name: name.clone(), reason, since, message });
+                    lines.push(FoundFailure {
+                        kind: kind.clone(),
+                        name: name.clone(),
+                        reason,
+                        since,
+                        message,
+                    });
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use coppice_api::channel::RecipientKind;
 use coppice_api::notify::{
-    MAX_NOTICES, NoticeAbout, NoticeState, Notify, NotifyOn, OwnerNotice, UndeliveredThen,
+    MAX_NOTICES, MessageAbout, MessageDelivery, MessageState, Notify, NotifyOn, UndeliveredThen,
 };
 use coppice_api::steps::Notice;
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
@@ -77,7 +77,7 @@ impl<'a> NotificationTargets<'a> {
     }
 
     /// To whom this message goes by its channel.
-    fn recipient_of(&self, notice: &OwnerNotice, kind: RecipientKind) -> Recipient<'_> {
+    fn recipient_of(&self, notice: &MessageDelivery, kind: RecipientKind) -> Recipient<'_> {
         match self.recipients.fallback(kind).filter(|_| notice.fallback) {
             Some(to) => Recipient::At(kind, to),
             None => self.recipient(kind),
@@ -108,23 +108,23 @@ impl Builder<'_> {
     /// Writes down what came of attempts to tell the owner, whatever has changed meanwhile.
     pub(super) fn record_deliveries(&mut self) {
         let (now, observed) = (self.now, self.observed);
-        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == NoticeState::Pending) {
+        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == MessageState::Pending) {
             if let Some(delivery) = observed.deliveries.get(&notice.key) {
                 record_attempt(notice, delivery, now);
             }
-            let rests_on_it = notice.about == NoticeAbout::DeletionAnnounced;
+            let rests_on_it = notice.about == MessageAbout::DeletionAnnounced;
             if active(Mutant::UnsentIsDelivered) && !rests_on_it && notice.attempts > 0 {
-                (notice.state, notice.next_attempt) = (NoticeState::Delivered, None);
+                (notice.state, notice.next_attempt) = (MessageState::Delivered, None);
             }
         }
         if active(Mutant::FailedNoticeDropped) {
-            let rests_on_it = |one: &OwnerNotice| one.about == NoticeAbout::DeletionAnnounced;
+            let rests_on_it = |one: &MessageDelivery| one.about == MessageAbout::DeletionAnnounced;
             self.status.notices.retain(|one| one.attempts == 0 || rests_on_it(one));
         }
-        let given_up = self.status.notices.iter().filter(|notice| notice.state == NoticeState::Failed);
+        let given_up = self.status.notices.iter().filter(|notice| notice.state == MessageState::Failed);
         let before = &self.record.status.notices;
         let new = given_up.filter(|notice| {
-            before.iter().any(|known| known.key == notice.key && known.state == NoticeState::Pending)
+            before.iter().any(|known| known.key == notice.key && known.state == MessageState::Pending)
         });
         let texts: Vec<_> = new
             .map(|notice| {
@@ -188,7 +188,7 @@ impl Builder<'_> {
         let Some(targets) = self.targets.clone() else { return Vec::new() };
         self.withdraw_notices();
         if let Some(notice) = self.status.steps.notice.clone() {
-            let about = NoticeAbout::DeletionAnnounced;
+            let about = MessageAbout::DeletionAnnounced;
             self.enqueue(&targets, about, &occasion_of(&notice.policy, notice.given_at), notice.given_at);
         }
         if targets.settled_at <= self.now && !targets.manager.spec.suspend {
@@ -206,7 +206,7 @@ impl Builder<'_> {
         let mut checks = Vec::new();
         for notice in &mut self.status.notices {
             let in_flight = self.observed.deliveries.get(&notice.key) == Some(&Delivery::InFlight);
-            if notice.state != NoticeState::Pending || in_flight {
+            if notice.state != MessageState::Pending || in_flight {
                 continue;
             }
             if notice.last_error.as_deref() == Some(HELD_BACK) {
@@ -230,9 +230,9 @@ impl Builder<'_> {
                 Some(to) => {
                     targets.recorded(to).write_to(notice);
                     // An attempt is known by its number: it is written down before it is made.
-                    let attempt = |one: &OwnerNotice| (one.state, one.attempts, one.fallback);
+                    let attempt = |one: &MessageDelivery| (one.state, one.attempts, one.fallback);
                     let known = self.record.status.notices.iter().find(|known| known.key == notice.key);
-                    let is_known = |known: &OwnerNotice| {
+                    let is_known = |known: &MessageDelivery| {
                         let same = RecordedRecipient::of(known).is_same(&RecordedRecipient::of(notice));
                         attempt(known) == attempt(notice) && same
                     };
@@ -265,10 +265,10 @@ impl Builder<'_> {
             let to = targets.kind(&one.channel).map(|kind| targets.recorded(targets.recipient_of(one, kind)));
             let other = to.is_some_and(|to| to.to.is_some() && !to.is_same(&RecordedRecipient::of(one)));
             let begins_again = match one.state {
-                NoticeState::Delivered => false,
-                NoticeState::Pending => other && one.attempts > 0,
-                NoticeState::Failed if !announcing.contains(&one.key) => false,
-                NoticeState::Failed => {
+                MessageState::Delivered => false,
+                MessageState::Pending => other && one.attempts > 0,
+                MessageState::Failed if !announcing.contains(&one.key) => false,
+                MessageState::Failed => {
                     let due = one.next_attempt.is_some_and(|at| at <= now);
                     checks.extend(one.next_attempt.filter(|_| !due));
                     // The owner's own address comes first again, if there is one.
@@ -289,18 +289,18 @@ impl Builder<'_> {
         let Some(standing) = self.status.steps.notice.clone() else { return };
         let announcing = self.announcing();
         let known = || self.status.notices.iter().filter(|one| announcing.contains(&one.key));
-        let is_notified = known().any(|one| one.state == NoticeState::Delivered);
+        let is_notified = known().any(|one| one.state == MessageState::Delivered);
         if known().any(|one| self.observed.deliveries.contains_key(&one.key)) {
             // As above.
             return;
         }
         // One that has nobody to go to any more is no hope.
-        let is_addressed = |one: &&OwnerNotice| {
+        let is_addressed = |one: &&MessageDelivery| {
             let to = targets.kind(&one.channel).map(|kind| targets.recipient_of(one, kind));
             matches!(to, Some(Recipient::At(..)))
         };
         let mut addressed = known().filter(is_addressed).peekable();
-        if is_notified || addressed.peek().is_none() || addressed.any(|one| one.state != NoticeState::Failed)
+        if is_notified || addressed.peek().is_none() || addressed.any(|one| one.state != MessageState::Failed)
         {
             return;
         }
@@ -319,11 +319,14 @@ impl Builder<'_> {
                     begin_again(one);
                 }
                 None => {
-                    let about = NoticeAbout::DeletionAnnounced;
+                    let about = MessageAbout::DeletionAnnounced;
                     let occasion = occasion_of(&standing.policy, standing.given_at);
                     let key = key(&self.status, about, &occasion, channel);
                     let given_at = standing.given_at;
-                    self.push(OwnerNotice { fallback: true, ..pending(key, (about, given_at), channel, to) });
+                    self.push(MessageDelivery {
+                        fallback: true,
+                        ..pending(key, (about, given_at), channel, to)
+                    });
                 }
             }
         }
@@ -341,25 +344,25 @@ impl Builder<'_> {
     fn drop_outdated_notices(&mut self) {
         let (status, now) = (&self.status, self.now);
         let phase = status.phase;
-        let is_true = |one: &OwnerNotice| match one.about {
+        let is_true = |one: &MessageDelivery| match one.about {
             // Messages that are sent once it is gone are not in its record.
-            NoticeAbout::DeletionAnnounced | NoticeAbout::NoticeWithdrawn | NoticeAbout::Deleted => true,
-            NoticeAbout::Unstable => phase == Some(NamespacePhase::Unstable),
-            NoticeAbout::Failing => phase == Some(NamespacePhase::Failing),
-            NoticeAbout::Failed => phase == Some(NamespacePhase::Failed),
-            NoticeAbout::Stale => phase == Some(NamespacePhase::Stale),
-            NoticeAbout::Superseded => phase == Some(NamespacePhase::Superseded),
-            NoticeAbout::Recovered => phase == Some(NamespacePhase::Ok),
-            NoticeAbout::Expiring => status.expires_at.is_some_and(|end| now < end),
+            MessageAbout::DeletionAnnounced | MessageAbout::NoticeWithdrawn | MessageAbout::Deleted => true,
+            MessageAbout::Unstable => phase == Some(NamespacePhase::Unstable),
+            MessageAbout::Failing => phase == Some(NamespacePhase::Failing),
+            MessageAbout::Failed => phase == Some(NamespacePhase::Failed),
+            MessageAbout::Stale => phase == Some(NamespacePhase::Stale),
+            MessageAbout::Superseded => phase == Some(NamespacePhase::Superseded),
+            MessageAbout::Recovered => phase == Some(NamespacePhase::Ok),
+            MessageAbout::Expiring => status.expires_at.is_some_and(|end| now < end),
         };
         let in_flight =
-            |one: &OwnerNotice| self.observed.deliveries.get(&one.key) == Some(&Delivery::InFlight);
+            |one: &MessageDelivery| self.observed.deliveries.get(&one.key) == Some(&Delivery::InFlight);
         // What is not known at present ends nothing.
         let unknown = matches!(phase, None | Some(NamespacePhase::Unknown));
         let dropped: Vec<_> = status
             .notices
             .iter()
-            .filter(|one| one.state == NoticeState::Pending && !unknown && !is_true(one) && !in_flight(one))
+            .filter(|one| one.state == MessageState::Pending && !unknown && !is_true(one) && !in_flight(one))
             .map(|one| one.key.clone())
             .collect();
         self.status.notices.retain(|one| !dropped.contains(&one.key));
@@ -369,23 +372,23 @@ impl Builder<'_> {
     fn withdraw_notices(&mut self) {
         let status = &self.status;
         let standing = status.steps.notice.as_ref();
-        let stands = |one: &OwnerNotice| standing.is_some_and(|notice| announces(status, one, notice));
-        let gone = |one: &&OwnerNotice| one.about == NoticeAbout::DeletionAnnounced && !stands(one);
+        let stands = |one: &MessageDelivery| standing.is_some_and(|notice| announces(status, one, notice));
+        let gone = |one: &&MessageDelivery| one.about == MessageAbout::DeletionAnnounced && !stands(one);
         let gone: Vec<_> = self.status.notices.iter().filter(gone).cloned().collect();
         for one in gone {
             let in_flight = self.observed.deliveries.get(&one.key) == Some(&Delivery::InFlight);
-            if one.state == NoticeState::Pending && in_flight {
+            if one.state == MessageState::Pending && in_flight {
                 continue;
             }
             self.status.notices.retain(|other| other.key != one.key);
-            if one.state != NoticeState::Delivered {
+            if one.state != MessageState::Delivered {
                 continue;
             }
-            let about = NoticeAbout::NoticeWithdrawn;
+            let about = MessageAbout::NoticeWithdrawn;
             let key = key(&self.status, about, &one.key, &one.channel);
             let given_at = whole_second_after(self.now);
             let twin = pending(key, (about, given_at), &one.channel, RecordedRecipient::of(&one));
-            self.push(OwnerNotice { fallback: one.fallback, ..twin });
+            self.push(MessageDelivery { fallback: one.fallback, ..twin });
         }
     }
 
@@ -396,20 +399,21 @@ impl Builder<'_> {
             return;
         }
         let (on, about) = match phase {
-            NamespacePhase::Unstable => (NotifyOn::Unstable, NoticeAbout::Unstable),
-            NamespacePhase::Failing => (NotifyOn::Failing, NoticeAbout::Failing),
-            NamespacePhase::Failed => (NotifyOn::Failed, NoticeAbout::Failed),
-            NamespacePhase::Stale => (NotifyOn::Stale, NoticeAbout::Stale),
-            NamespacePhase::Superseded => (NotifyOn::Superseded, NoticeAbout::Superseded),
+            NamespacePhase::Unstable => (NotifyOn::Unstable, MessageAbout::Unstable),
+            NamespacePhase::Failing => (NotifyOn::Failing, MessageAbout::Failing),
+            NamespacePhase::Failed => (NotifyOn::Failed, MessageAbout::Failed),
+            NamespacePhase::Stale => (NotifyOn::Stale, MessageAbout::Stale),
+            NamespacePhase::Superseded => (NotifyOn::Superseded, MessageAbout::Superseded),
             NamespacePhase::Ok if self.was_notified_it_fails(targets) => {
-                (NotifyOn::Recovered, NoticeAbout::Recovered)
+                (NotifyOn::Recovered, MessageAbout::Recovered)
             }
             NamespacePhase::Ok | NamespacePhase::Unknown | NamespacePhase::Terminating => return,
         };
         if targets.notifies(on) {
             // After a time that nobody has seen the clocks begin again, and with them the phases: that is no other failure.
             let failure = self.status.health.as_ref().and_then(|health| health.not_ok_since);
-            let fails = matches!(about, NoticeAbout::Unstable | NoticeAbout::Failing | NoticeAbout::Failed);
+            let fails =
+                matches!(about, MessageAbout::Unstable | MessageAbout::Failing | MessageAbout::Failed);
             let occasion = failure.filter(|_| fails).unwrap_or(since);
             self.enqueue(targets, about, &occasion_of("", occasion), since);
         }
@@ -418,10 +422,10 @@ impl Builder<'_> {
     /// Whether something failed before, and that is something owners are notified of. What was unknown in between is none, and what was
     /// written down and not delivered nobody was notified of.
     fn was_notified_it_fails(&self, targets: &NotificationTargets<'_>) -> bool {
-        let fails = [NoticeAbout::Unstable, NoticeAbout::Failing, NoticeAbout::Failed];
+        let fails = [MessageAbout::Unstable, MessageAbout::Failing, MessageAbout::Failed];
         let mut written =
             self.status.notices.iter().rev().filter(|one| fails.contains(&one.about)).peekable();
-        if written.peek().is_some() && written.all(|one| one.state != NoticeState::Delivered) {
+        if written.peek().is_some() && written.all(|one| one.state != MessageState::Delivered) {
             return false;
         }
         let past = self.status.past_phases.iter().map(|past| past.phase);
@@ -443,7 +447,7 @@ impl Builder<'_> {
         let dates = targets.notify.reminders.iter().map(|before| earlier(end, *before));
         let dates: Vec<_> = dates.filter(|at| created < *at).collect();
         if let Some(at) = dates.iter().filter(|at| **at <= self.now).max() {
-            self.enqueue(targets, NoticeAbout::Expiring, &occasion_of(&end.to_string(), *at), *at);
+            self.enqueue(targets, MessageAbout::Expiring, &occasion_of(&end.to_string(), *at), *at);
         }
         self.check_no_later_than(dates.into_iter().filter(|at| self.now < *at).min());
     }
@@ -452,7 +456,7 @@ impl Builder<'_> {
     fn enqueue(
         &mut self,
         targets: &NotificationTargets<'_>,
-        about: NoticeAbout,
+        about: MessageAbout,
         occasion: &str,
         given_at: Timestamp,
     ) {
@@ -472,21 +476,21 @@ impl Builder<'_> {
 
     /// Whether the list has no room for a message on which a step rests.
     fn is_full(&self) -> bool {
-        let pending = self.status.notices.iter().filter(|one| one.state == NoticeState::Pending);
+        let pending = self.status.notices.iter().filter(|one| one.state == MessageState::Pending);
         pending.count() >= MAX_NOTICES
     }
 
     /// Adds a message to the list, which drops the oldest that has been delivered and that nothing rests on. Without room it is not added:
     /// what waits for it waits.
-    fn push(&mut self, notice: OwnerNotice) {
+    fn push(&mut self, notice: MessageDelivery) {
         if self.status.notices.len() >= MAX_NOTICES {
             let status = &self.status;
             let (standing, end) = (status.steps.notice.as_ref(), status.expires_at);
-            let is_kept = |one: &OwnerNotice| {
+            let is_kept = |one: &MessageDelivery| {
                 let announces = standing.is_some_and(|notice| announces(status, one, notice));
                 let reminds =
-                    one.about == NoticeAbout::Expiring && end.is_some_and(|end| one.given_at <= end);
-                one.state == NoticeState::Pending || announces || reminds
+                    one.about == MessageAbout::Expiring && end.is_some_and(|end| one.given_at <= end);
+                one.state == MessageState::Pending || announces || reminds
             };
             let Some(at) = self.status.notices.iter().position(|one| !is_kept(one)) else { return };
             self.status.notices.remove(at);
@@ -496,8 +500,8 @@ impl Builder<'_> {
 
     /// Nobody is left to say by which channel: what was not delivered is given up.
     pub(super) fn give_up_notices(&mut self, why: &str) {
-        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == NoticeState::Pending) {
-            notice.state = NoticeState::Failed;
+        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == MessageState::Pending) {
+            notice.state = MessageState::Failed;
             (notice.next_attempt, notice.last_error) = (None, Some(why.to_owned()));
         }
     }
@@ -517,7 +521,7 @@ impl Builder<'_> {
 }
 
 /// The id of a message about the namespace of a record: the same whoever writes it down.
-fn key(status: &ManagedNamespaceStatus, about: NoticeAbout, occasion: &str, channel: &str) -> String {
+fn key(status: &ManagedNamespaceStatus, about: MessageAbout, occasion: &str, channel: &str) -> String {
     let namespace = status.namespace_uid.as_deref().unwrap_or_default();
     let manager = status.manager.as_ref().map_or("", |manager| &manager.uid);
     id_of("notice", [namespace, manager, about.as_str(), occasion, channel])
@@ -529,8 +533,8 @@ fn occasion_of(of: &str, given_at: Timestamp) -> String {
 }
 
 /// Whether a message announces what this notice does.
-fn announces(status: &ManagedNamespaceStatus, one: &OwnerNotice, notice: &Notice) -> bool {
-    let about = NoticeAbout::DeletionAnnounced;
+fn announces(status: &ManagedNamespaceStatus, one: &MessageDelivery, notice: &Notice) -> bool {
+    let about = MessageAbout::DeletionAnnounced;
     one.about == about
         && one.key.starts_with(&key(
             status,

@@ -4,8 +4,8 @@ use coppice_api::channel::{Channel, RecipientKind};
 use coppice_api::notify::{DeletionNotification, NotificationMessage};
 use coppice_kinds::DeletionRecord;
 use coppice_lifecycle::cluster::masked;
+use coppice_lifecycle::deletion_notification::{self, CompletedDeletion};
 use coppice_lifecycle::message::{MessagesWhenGone, OwnerMessage};
-use coppice_lifecycle::notification::{self, CompletedDeletion};
 
 use crate::context::ControllerContext;
 
@@ -16,7 +16,7 @@ pub(crate) fn recorded(
 ) -> Option<DeletionNotification> {
     let seal = shared.outboxes().map(|outboxes| outboxes.seal);
     let settings = shared.settings().0;
-    notification::kept(notification, |message| {
+    deletion_notification::kept(notification, |message| {
         let channel = settings.config.channels.iter().find(|channel| channel.name == message.channel);
         let kind = channel.map_or(RecipientKind::None, Channel::recipient_kind);
         // Without a key to seal it there is no address, which the attempt says.
@@ -47,6 +47,6 @@ pub(crate) fn notification_message(
     };
     // Without its address the attempt fails, and says so.
     let to = message.sealed_to.as_deref().and_then(open);
-    let content = notification::content(gone, notification);
+    let content = deletion_notification::content(gone, notification);
     Some(OwnerMessage { key: key.to_owned(), channel: message.channel.clone(), to, content })
 }

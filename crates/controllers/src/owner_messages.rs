@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::channel::Channel;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
-use coppice_api::notify::{NoticeState, OwnerNotice, SupersededNotice};
+use coppice_api::notify::{MessageDelivery, MessageState, SupersededMessage};
 use coppice_destination::Destination;
 use coppice_kinds::{DeletedNamespaces, ManagedNamespaces};
 use coppice_lifecycle::PlatformSettings;
@@ -39,7 +39,10 @@ enum Problem {
 }
 
 /// What is known of the attempts to tell an owner. The outbox drops those whose outcome is in the record.
-pub(crate) fn deliveries(shared: &ControllerContext, notices: &[OwnerNotice]) -> BTreeMap<String, Delivery> {
+pub(crate) fn deliveries(
+    shared: &ControllerContext,
+    notices: &[MessageDelivery],
+) -> BTreeMap<String, Delivery> {
     let Some(outboxes) = shared.outboxes().filter(|_| !notices.is_empty()) else { return BTreeMap::new() };
     let outbox = outboxes.messages;
     let mut known = BTreeMap::new();
@@ -47,7 +50,7 @@ pub(crate) fn deliveries(shared: &ControllerContext, notices: &[OwnerNotice]) ->
         let Some(attempt) = outbox.state(&notice.key) else { continue };
         // What came of an attempt counts once.
         let recorded =
-            notice.state != NoticeState::Pending || outbox.attempt(&notice.key) != Some(notice.attempts);
+            notice.state != MessageState::Pending || outbox.attempt(&notice.key) != Some(notice.attempts);
         if let AttemptState::Done(result) = &attempt
             && recorded
         {
@@ -104,7 +107,7 @@ pub(crate) async fn submit_notification(
 /// Drops messages that wait for their channel and are not to be sent any more.
 pub(crate) fn withdraw<'a>(
     shared: &ControllerContext,
-    superseded: impl IntoIterator<Item = &'a SupersededNotice>,
+    superseded: impl IntoIterator<Item = &'a SupersededMessage>,
 ) {
     let Some(outboxes) = shared.outboxes() else { return };
     for notice in superseded {
@@ -117,7 +120,7 @@ async fn submit_all(
     shared: &ControllerContext,
     subject: WebhookSubject,
     messages: &[OwnerMessage],
-    fresh: impl AsyncFnOnce() -> Result<Option<Vec<OwnerNotice>>, kube::Error>,
+    fresh: impl AsyncFnOnce() -> Result<Option<Vec<MessageDelivery>>, kube::Error>,
 ) -> Option<Timestamp> {
     let Some(outboxes) = shared.outboxes() else { return shared.in_one_second() };
     if messages.iter().all(|message| outboxes.messages.has_room(&message.channel).is_err()) {
@@ -141,10 +144,10 @@ fn submit_one(
     shared: &ControllerContext,
     outbox: &Outbox<WebhookSubject>,
     subject: &WebhookSubject,
-    notices: &[OwnerNotice],
+    notices: &[MessageDelivery],
     message: &OwnerMessage,
 ) -> Option<Timestamp> {
-    let pending = |one: &&OwnerNotice| one.key == message.key && one.state == NoticeState::Pending;
+    let pending = |one: &&MessageDelivery| one.key == message.key && one.state == MessageState::Pending;
     let attempts = notices.iter().find(pending)?.attempts;
     let settings = shared.settings().0;
     let channel = settings.config.channels.iter().find(|channel| channel.name == message.channel);

@@ -9,7 +9,7 @@ mod notices;
 use coppice_api::Losses;
 use coppice_api::notify::{MessageLink, NotificationMessage};
 use coppice_lifecycle::cluster::NamespaceStep;
-use coppice_lifecycle::notification::{CompletedDeletion, content, kept};
+use coppice_lifecycle::deletion_notification::{CompletedDeletion, content, kept};
 
 use cluster::at;
 use notices::{MAIL, delivered, ends, messages, owned, spec};

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Losses;
-use coppice_api::notify::{DeletionNotification, NoticeAbout, NoticeState, NotificationMessage, OwnerNotice};
+use coppice_api::notify::{
+    DeletionNotification, MessageAbout, MessageDelivery, MessageState, NotificationMessage,
+};
 use jiff::Timestamp;
 
 use crate::cluster::{RecordedRecipient, ValidHours};
@@ -58,7 +60,7 @@ pub fn content(gone: CompletedDeletion<'_>, notification: &DeletionNotification)
         losses: gone.losses.filter(|losses| !losses.is_empty()).cloned(),
     };
     MessageContent {
-        about: NoticeAbout::Deleted,
+        about: MessageAbout::Deleted,
         namespace: gone.namespace.to_owned(),
         uid: gone.uid.to_owned(),
         manager: gone.manager.to_owned(),
@@ -81,7 +83,7 @@ pub fn content(gone: CompletedDeletion<'_>, notification: &DeletionNotification)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationPlan {
     /// What is known of the delivery: to be written down before anything is sent.
-    pub notices: Vec<OwnerNotice>,
+    pub notices: Vec<MessageDelivery>,
     /// The keys of those to make an attempt at, once that is durable.
     pub due: Vec<String>,
     /// When time alone can change the plan.
@@ -89,8 +91,8 @@ pub struct NotificationPlan {
 }
 
 /// What is to be sent about a namespace that was seen to be gone at `gone_at`.
-pub fn begin(notification: &DeletionNotification, gone_at: Timestamp) -> Vec<OwnerNotice> {
-    let about = (NoticeAbout::Deleted, gone_at);
+pub fn begin(notification: &DeletionNotification, gone_at: Timestamp) -> Vec<MessageDelivery> {
+    let about = (MessageAbout::Deleted, gone_at);
     // Its address is sealed: nobody needs to tell it from others.
     let to = |one: &NotificationMessage| RecordedRecipient { to: one.to.clone(), digest: None };
     notification.messages.iter().map(|one| pending(one.key.clone(), about, &one.channel, to(one))).collect()
@@ -99,7 +101,7 @@ pub fn begin(notification: &DeletionNotification, gone_at: Timestamp) -> Vec<Own
 /// Records what came of attempts, and says which are due.
 pub fn go_on(
     notification: &DeletionNotification,
-    notices: &[OwnerNotice],
+    notices: &[MessageDelivery],
     deliveries: &BTreeMap<String, Delivery>,
     now: Timestamp,
 ) -> NotificationPlan {
@@ -109,10 +111,10 @@ pub fn go_on(
     let mut plan = NotificationPlan { notices: notices.to_vec(), due: Vec::new(), next_check: None };
     for notice in &mut plan.notices {
         let delivery = deliveries.get(&notice.key);
-        if let Some(delivery) = delivery.filter(|_| notice.state == NoticeState::Pending) {
+        if let Some(delivery) = delivery.filter(|_| notice.state == MessageState::Pending) {
             record_attempt(notice, delivery, now);
         }
-        if notice.state != NoticeState::Pending || delivery == Some(&Delivery::InFlight) {
+        if notice.state != MessageState::Pending || delivery == Some(&Delivery::InFlight) {
             continue;
         }
         match notice.next_attempt.filter(|at| now < *at).max(begin) {
@@ -163,16 +165,16 @@ mod tests {
         };
         let ends = [("mail".to_owned(), failed(true)), ("hook".to_owned(), Delivery::InFlight)].into();
         let plan = go_on(&notification, &notices, &ends, monday);
-        assert_eq!(plan.notices[0].state, NoticeState::Failed);
-        assert_eq!((plan.notices[1].state, plan.due.len()), (NoticeState::Pending, 0));
+        assert_eq!(plan.notices[0].state, MessageState::Failed);
+        assert_eq!((plan.notices[1].state, plan.due.len()), (MessageState::Pending, 0));
         // The channel itself has refused: it is tried again, for a day of attempts.
         let (mut notices, mut now, mut attempts) = (plan.notices, monday, 0);
-        while notices[1].state == NoticeState::Pending {
+        while notices[1].state == MessageState::Pending {
             let ends = [("hook".to_owned(), failed(true))].into();
             notices = go_on(&notification, &notices, &ends, now).notices;
             (now, attempts) = (now + jiff::SignedDuration::from_secs(4400), attempts + 1);
         }
-        assert_eq!((attempts, notices[1].state), (34, NoticeState::Failed));
+        assert_eq!((attempts, notices[1].state), (34, MessageState::Failed));
         let ends = [("hook".to_owned(), Delivery::Delivered("200".to_owned()))].into();
         assert_eq!(
             go_on(&notification, &notices, &ends, now).notices,
@@ -182,7 +184,7 @@ mod tests {
         let anytime = DeletionNotification { working_hours: None, ..notification };
         let fresh = begin(&anytime, sunday);
         let plan = go_on(&anytime, &fresh, &ends, sunday);
-        assert_eq!(plan.notices[1].state, NoticeState::Delivered);
+        assert_eq!(plan.notices[1].state, MessageState::Delivered);
         assert_eq!(plan.notices[1].delivered_at, Some(sunday));
     }
 }
