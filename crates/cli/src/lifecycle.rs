@@ -149,7 +149,7 @@ fn excess_managers(managers: &[Manager]) -> BTreeSet<(String, String)> {
 }
 
 /// The compiled settings, with the budget's ledger. Settings that are absent have their defaults; settings that
-/// cannot be understood pause every destructive step, as in the operator.
+/// cannot be understood stop every destructive step, as in the operator.
 fn settings(
     config: Option<Config>,
     own_namespace: &str,
@@ -160,7 +160,7 @@ fn settings(
         None => (CoppiceConfigSpec::default(), GovernorStatus::default()),
         Some(config) => {
             let spec = config.spec.unwrap_or_else(|error| {
-                warnings.push(format!("CoppiceConfig/coppice: {error}; every destructive step is paused"));
+                warnings.push(format!("CoppiceConfig/coppice: {error}; no destructive step is taken"));
                 let mut spec = CoppiceConfigSpec::default();
                 spec.governor.paused = true;
                 spec

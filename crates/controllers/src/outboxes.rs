@@ -8,7 +8,7 @@ use coppice_lifecycle::message::joined_key;
 use coppice_messages::{DigestLine, Rendered, digest};
 use coppice_mutants::{Mutant, active};
 use coppice_notify::channel::{EmailRequest, Headline, SlackRequest};
-use coppice_notify::outbox::{Deliver, DigestRule, Outbox, OutboxLimits, OutboxRules, PauseRule};
+use coppice_notify::outbox::{Deliver, DigestRule, GroupPauseRule, Outbox, OutboxLimits, OutboxRules};
 use coppice_notify::request::DeliveryRequest;
 use coppice_notify::seal::Seal;
 
@@ -48,7 +48,10 @@ impl Outboxes {
         // A channel that hangs leaves room for the others.
         let by_channel = OutboxLimits { capacity: 4096, capacity_per_group: 1024, ..limits };
         let rules = OutboxRules {
-            pause: Some(PauseRule { first: Duration::from_secs(1), longest: Duration::from_mins(5) }),
+            group_pause: Some(GroupPauseRule {
+                first: Duration::from_secs(1),
+                longest: Duration::from_mins(5),
+            }),
             digest: (!active(Mutant::NothingJoined)).then_some(DigestRule {
                 one_by_one: ONE_BY_ONE,
                 within: WITHIN,

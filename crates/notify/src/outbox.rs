@@ -24,13 +24,13 @@ use crate::webhook::Delivered;
 
 mod digest;
 mod fair_queue;
-mod pause;
+mod group_pause;
 
 pub use digest::DigestRule;
 use digest::{DigestAdmission, HeldKey, RecipientDigests};
 use fair_queue::{FairQueue, QueuedRequest};
-use pause::GroupPauses;
-pub use pause::PauseRule;
+pub use group_pause::GroupPauseRule;
+use group_pause::GroupPauses;
 
 /// Makes one attempt; a [`Deliverer`](crate::channel::Deliverer), or its double in a test.
 pub trait Deliver: Send + Sync + 'static {
@@ -63,7 +63,7 @@ impl Default for OutboxLimits {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutboxRules {
     /// Whether a group waits after a failure that is not that of one message. Default: it does not.
-    pub pause: Option<PauseRule>,
+    pub group_pause: Option<GroupPauseRule>,
     /// Whether many messages to one recipient become one. Default: they do not.
     pub digest: Option<DigestRule>,
 }
@@ -87,7 +87,7 @@ pub struct AttemptFailure {
     pub permanent: bool,
     /// How long the receiver asked to wait; the next attempt should not be earlier.
     pub retry_after: Option<Duration>,
-    /// Whether every request of the group would have failed: where there is a [`PauseRule`], the group waits.
+    /// Whether every request of the group would have failed: where there is a [`GroupPauseRule`], the group waits.
     pub by_channel: bool,
 }
 
@@ -211,7 +211,7 @@ impl<K: Send + 'static> Outbox<K> {
                 entries: HashMap::new(),
                 fair_queue: FairQueue::default(),
                 digests: RecipientDigests::new(rules.digest),
-                pauses: GroupPauses::new(rules.pause),
+                pauses: GroupPauses::new(rules.group_pause),
                 finished: 0,
                 closed: false,
             }),
@@ -360,8 +360,8 @@ impl<K: Send + 'static> Inner<K> {
                     this.locked().digests.ended(&held, Instant::now());
                 }
                 let (ids, keys): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-                let (wanted, paused) = this.finish(&ids, &group, &host, result);
-                if let Some(until) = paused {
+                let (wanted, paused_until) = this.finish(&ids, &group, &host, result);
+                if let Some(until) = paused_until {
                     let waiting = Arc::clone(&this);
                     this.at(until, move || waiting.start_ready());
                 }
@@ -445,7 +445,7 @@ impl<K> Inner<K> {
     ) -> (Vec<bool>, Option<Instant>) {
         let mut locked = self.locked();
         locked.fair_queue.done(group, host);
-        let paused = match &result {
+        let paused_until = match &result {
             Some(Ok(_) | Err((_, Some(true)))) => {
                 locked.pauses.works(group);
                 None
@@ -455,12 +455,12 @@ impl<K> Inner<K> {
             }
             Some(Err((_, None))) | None => None,
         };
-        if let Some(Err((failure, _))) = result.as_ref().filter(|_| paused.is_some()) {
+        if let Some(Err((failure, _))) = result.as_ref().filter(|_| paused_until.is_some()) {
             tracing::warn!(group, error = failure.message, "nothing is sent for a while");
         }
         let result = result.map(|result| result.map_err(|(failure, _)| failure));
         let wanted = ids.iter().map(|id| locked.finish(id, result.as_ref())).collect();
-        (wanted, paused)
+        (wanted, paused_until)
     }
 }
 

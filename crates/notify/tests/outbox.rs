@@ -14,7 +14,7 @@ use std::time::Duration;
 use coppice_api::channel::SlackChannel;
 use coppice_notify::channel::{ChannelError, Headline, SlackRequest};
 use coppice_notify::outbox::{
-    AttemptFailure, AttemptState, Deliver, DigestRule, Outbox, OutboxLimits, OutboxRules, PauseRule,
+    AttemptFailure, AttemptState, Deliver, DigestRule, GroupPauseRule, Outbox, OutboxLimits, OutboxRules,
     SubmitError, Submitted,
 };
 use coppice_notify::request::{DeliverError, DeliveryRequest};

@@ -51,7 +51,7 @@ pub(super) fn plan(
             problems.extend(observation.template_problems.iter().cloned());
             status.governor = governor::current_budget(&spec.governor, &status.governor, managed, now);
         }
-        Err(error) => problems.push(format!("{error}; every destructive step is paused")),
+        Err(error) => problems.push(format!("{error}; no destructive step is taken")),
     }
     match &observation.key {
         Some(Ok(key)) => status.webhook_key = Some(key.public().to_string()),

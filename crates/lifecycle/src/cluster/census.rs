@@ -295,7 +295,7 @@ fn count_due(
         manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired) && !forbidden(policy));
     let (mut due, mut next, mut first) = (false, None, None);
     for policy in waiting.clone() {
-        let of_policy = finding.due(policy).filter(|due| due.paused.is_none());
+        let of_policy = finding.due(policy).filter(|due| due.unconfirmed.is_none());
         let of_policy = of_policy.map(|due| due.at).min();
         if policy.would_enforce && policy.action.is_destructive() {
             first = first.into_iter().chain(of_policy).min();

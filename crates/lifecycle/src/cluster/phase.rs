@@ -84,7 +84,7 @@ pub struct Due {
     /// When that began which makes it due: the same of a ttl, and of a failure when it began to fail.
     pub begun: Timestamp,
     /// Why nothing may be done by it at present, though it stands.
-    pub paused: Option<Pause>,
+    pub unconfirmed: Option<Unconfirmed>,
     /// What makes it true.
     pub cause: DueCause,
 }
@@ -125,7 +125,7 @@ pub struct RunningTtl {
 
 /// Why nothing may be done by what makes a condition true at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
+pub enum Unconfirmed {
     /// Nothing fails, but it has not recovered for long enough.
     Recovering,
     /// It is not known whether something fails.
@@ -207,12 +207,12 @@ impl HealthFinding {
         past.take_while(|(_, phase, _)| phases.contains(phase)).last().and_then(|(_, _, since)| since)
     }
 
-    fn paused(&self) -> Option<Pause> {
+    fn unconfirmed(&self) -> Option<Unconfirmed> {
         match self.seen {
             HealthSeen::Failing => None,
             HealthSeen::Passing if active(Mutant::RecoveryIgnored) => None,
-            HealthSeen::Passing => Some(Pause::Recovering),
-            HealthSeen::Unknown => Some(Pause::Unknown),
+            HealthSeen::Passing => Some(Unconfirmed::Recovering),
+            HealthSeen::Unknown => Some(Unconfirmed::Unknown),
         }
     }
 }
@@ -238,7 +238,7 @@ impl PhaseFinding {
     ) -> Option<Timestamp> {
         let fails = self.fails_since().filter(|_| policies.clone().any(|one| one.condition.is_of_health()));
         let due = policies.flat_map(|policy| self.due(policy));
-        let due = due.filter(|due| due.paused.is_none());
+        let due = due.filter(|due| due.unconfirmed.is_none());
         due.map(|due| due.begun).chain(fails).min()
     }
 
@@ -283,7 +283,7 @@ impl PhaseFinding {
                     TtlEnd::After(after) => ttl_end(self.created, after, self.extended),
                     TtlEnd::Until(until) => self.extended.map_or(until, |extended| until.max(extended)),
                 };
-                let due = Due { at, not_before: at, begun: at, paused: None, cause: DueCause::Ttl };
+                let due = Due { at, not_before: at, begun: at, unconfirmed: None, cause: DueCause::Ttl };
                 return [Some(due), None, None].into_iter().flatten();
             }
             ClusterCondition::PodsSucceed(pods) => {
@@ -295,18 +295,24 @@ impl PhaseFinding {
             let at = later(expires_at, *lasting);
             // What has become shorter under this spec is due by that, and what has become longer is not due.
             let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
-            Due { at, not_before: at, begun, paused: None, cause: DueCause::Ttl }
+            Due { at, not_before: at, begun, unconfirmed: None, cause: DueCause::Ttl }
         });
         let superseded = self.superseded.filter(|_| phases.contains(&PolicyPhase::Superseded));
         let superseded = superseded.map(|Superseded { since, begun, known }| {
-            let paused = (!known).then_some(Pause::NotCompared);
+            let unconfirmed = (!known).then_some(Unconfirmed::NotCompared);
             let (at, not_before) = (later(since, *lasting), later(since, self.settle.max(*lasting)));
-            Due { at, not_before, begun, paused, cause: DueCause::Superseded }
+            Due { at, not_before, begun, unconfirmed, cause: DueCause::Superseded }
         });
         let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
             let at = later(health.since_in(phases)?, *lasting);
             let begun = health.begun.map_or(at, |begun| begun.min(at));
-            Some(Due { at, not_before: at, begun, paused: health.paused(), cause: DueCause::Health })
+            Some(Due {
+                at,
+                not_before: at,
+                begun,
+                unconfirmed: health.unconfirmed(),
+                cause: DueCause::Health,
+            })
         });
         [stale, superseded, unhealthy].into_iter().flatten()
     }
@@ -317,12 +323,12 @@ fn pods_due(known: &PodsVerdict, settle: Duration) -> Option<Due> {
     let PodsVerdict { verdict, succeeded_since } = known;
     let begun = (*succeeded_since)?;
     let settling = verdict.reason == Reason::Settling.as_str();
-    let (since, paused) = match verdict.result {
+    let (since, unconfirmed) = match verdict.result {
         Verdict::True => (verdict.since, None),
         Verdict::False if settling => (verdict.since, None),
         Verdict::False => return None,
-        Verdict::Unknown => (begun, Some(Pause::Unknown)),
+        Verdict::Unknown => (begun, Some(Unconfirmed::Unknown)),
     };
     let at = later(since, settle);
-    Some(Due { at, not_before: at, begun, paused, cause: DueCause::Pods })
+    Some(Due { at, not_before: at, begun, unconfirmed, cause: DueCause::Pods })
 }

@@ -52,7 +52,7 @@ pub fn advance(
         Health::Known { fails, followed } => (fails, followed),
         Health::Unknown => {
             let mut record = record.cloned().unwrap_or_else(|| begun(HealthSeen::Unknown, now));
-            pause(&mut record);
+            pause_clocks(&mut record);
             return (record, None);
         }
     };
@@ -70,7 +70,7 @@ pub fn advance(
 
 /// What is needed is not known any more: the clocks stand still. What ran since `seen_since` does not count, since nobody can
 /// say until when it was so: the process may have stood still, too. `seen_since` stays, so that a gap after it is found.
-pub const fn pause(record: &mut HealthRecord) {
+pub const fn pause_clocks(record: &mut HealthRecord) {
     record.seen = HealthSeen::Unknown;
 }
 

@@ -13,7 +13,7 @@ mod found_failures;
 mod pods;
 mod ready;
 
-pub use clocks::{Health, HealthSettings, advance, pause};
+pub use clocks::{Health, HealthSettings, advance, pause_clocks};
 pub use edges::{EDGES, Edge, EdgeCause};
 pub use facts::Workloads;
 pub use failing::{Failures, KnownFailures, POD_LIMIT, failing};

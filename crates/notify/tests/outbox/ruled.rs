@@ -8,10 +8,10 @@ fn rules() -> OutboxRules {
         Some(DeliveryRequest::Slack(Box::new(SlackRequest { id: ids.join("+"), ..(**first).clone() })))
     };
     let within = Duration::from_mins(5);
-    let pause = PauseRule { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
+    let pause = GroupPauseRule { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
     let remembered = Duration::from_hours(2);
     let digest = DigestRule { one_by_one: 2, within, at_most: 3, join, remembered };
-    OutboxRules { pause: Some(pause), digest: Some(digest) }
+    OutboxRules { group_pause: Some(pause), digest: Some(digest) }
 }
 
 impl TestOutbox {

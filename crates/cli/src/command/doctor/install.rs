@@ -204,7 +204,7 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
         finding.details.push(detail);
     };
     if let Err(error) = &config.spec {
-        bad(&mut finding, format!("{error}; every destructive step is paused"));
+        bad(&mut finding, format!("{error}; no destructive step is taken"));
     }
     for condition in config.status.conditions.iter().filter(|c| c.status != "True") {
         bad(

@@ -35,7 +35,7 @@ impl Builder<'_> {
     }
 
     /// What was announced and still stands keeps its place, so that its date is kept and nothing that goes back and forth begins
-    /// notice again. Where it is paused and its date has passed, what may be done now comes first.
+    /// notice again. Where its condition is not confirmed and its date has passed, what may be done now comes first.
     pub(super) fn announced_first(
         &self,
         governed: &Governed<'_>,
@@ -47,7 +47,7 @@ impl Builder<'_> {
         let gives_way = match self.ruling(governed, announced) {
             // One that would be done later than announced does not stand.
             Ruling::Open(due) if due <= notice.not_before => false,
-            Ruling::Paused(..) => notice.not_before <= self.now,
+            Ruling::Unconfirmed(..) => notice.not_before <= self.now,
             Ruling::Open(_) | Ruling::Stopped(..) | Ruling::Waits(..) => return,
         };
         let instead =

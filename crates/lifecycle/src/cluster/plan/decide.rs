@@ -29,7 +29,7 @@ pub(super) enum Ruling {
     /// Not before this instant.
     Waits(Reason, String, Option<Timestamp>),
     /// Not at present; what was announced stands.
-    Paused(Reason, String),
+    Unconfirmed(Reason, String),
     /// It may be announced, and done from this instant on.
     Open(Timestamp),
 }
@@ -73,7 +73,7 @@ pub(super) struct Said {
     reason: Reason,
     message: String,
     /// Whether its condition stands, and nothing is done by it at present.
-    paused: bool,
+    stands: bool,
 }
 
 /// Whether a policy just waits for its time.
@@ -115,7 +115,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Looks at the policies that delete the namespace, or at the others: at those that act first. One that is paused keeps no
+    /// Looks at the policies that delete the namespace, or at the others: at those that act first. One that is not confirmed keeps no
     /// other waiting, unless it has announced something.
     pub(super) fn consider_all<'g>(
         &mut self,
@@ -132,10 +132,10 @@ impl Builder<'_> {
         if let Some(notice) = self.status.steps.notice.as_ref().filter(|_| deletes) {
             self.announced_first(governed, notice, &mut ranked);
         }
-        let mut paused = None;
+        let mut standing = None;
         for judged in ranked {
             let considered = self.consider(governed, &judged);
-            let stays = matches!(&considered, Considered::Says(said) if said.paused);
+            let stays = matches!(&considered, Considered::Says(said) if said.stands);
             let notice = self.status.steps.notice.as_ref().filter(|_| deletes);
             let date = notice.map(|notice| notice.not_before);
             if stays {
@@ -143,11 +143,11 @@ impl Builder<'_> {
                 self.check_no_later_than(date.filter(|at| self.now < *at));
             }
             if !stays || date.is_some() {
-                return paused.filter(|_| waits(&considered)).or(Some((judged, considered)));
+                return standing.filter(|_| waits(&considered)).or(Some((judged, considered)));
             }
-            paused = paused.or(Some((judged, considered)));
+            standing = standing.or(Some((judged, considered)));
         }
-        paused
+        standing
     }
 
     /// For seconds after every start: what records say would be written twice. What is seen of the health is written, since it is by
@@ -176,7 +176,7 @@ impl Builder<'_> {
     }
 
     fn says(self, judged: &Judged<'_>, said: Said) -> NamespacePlan {
-        let Said { comes_next, due, reason, message, paused: _ } = said;
+        let Said { comes_next, due, reason, message, stands: _ } = said;
         self.finish(comes_next.then_some((judged, due)), reason, message)
     }
 
@@ -208,8 +208,8 @@ impl Builder<'_> {
                 // Whoever observes wants to know what would be done, and when.
                 let comes_next = reason == Reason::Observing;
                 // A webhook that leads nowhere keeps no other policy waiting.
-                let paused = reason == Reason::InvalidSpec;
-                return Considered::Says(Said { comes_next, due: judged.acts_at, reason, message, paused });
+                let stands = reason == Reason::InvalidSpec;
+                return Considered::Says(Said { comes_next, due: judged.acts_at, reason, message, stands });
             }
             Ruling::Waits(reason, message, until) => {
                 if deletes {
@@ -221,11 +221,11 @@ impl Builder<'_> {
                     due: judged.acts_at,
                     reason,
                     message,
-                    paused: false,
+                    stands: false,
                 });
             }
             // It is compared again in seconds: nothing is written about that.
-            Ruling::Paused(Reason::NotCounted, _)
+            Ruling::Unconfirmed(Reason::NotCounted, _)
                 if self
                     .record
                     .status
@@ -235,8 +235,8 @@ impl Builder<'_> {
             {
                 return Considered::Unchanged;
             }
-            Ruling::Paused(reason, message) => {
-                return Considered::Says(Said { comes_next: true, due: None, reason, message, paused: true });
+            Ruling::Unconfirmed(reason, message) => {
+                return Considered::Says(Said { comes_next: true, due: None, reason, message, stands: true });
             }
             Ruling::Open(due) => due,
         };
@@ -392,17 +392,19 @@ impl Builder<'_> {
         let begun = !by_time && !pods_run && self.has_begun(intent);
         let (verdict, message) = match self.ruling(governed, judged) {
             Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
-            Ruling::Open(_) | Ruling::Waits(..) | Ruling::Paused(..) if begun => (Verdict::True, condition),
+            Ruling::Open(_) | Ruling::Waits(..) | Ruling::Unconfirmed(..) if begun => {
+                (Verdict::True, condition)
+            }
             Ruling::Open(_) => (Verdict::False, condition),
             // What was announced stands.
-            Ruling::Paused(reason, why)
+            Ruling::Unconfirmed(reason, why)
                 if [Reason::PodsSucceeded, Reason::Superseded]
                     .iter()
                     .any(|one| intent.reason == one.as_str()) =>
             {
                 return Err(NotNow::Waits(Denied::until_changed((reason, why))));
             }
-            Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
+            Ruling::Waits(_, why, _) | Ruling::Unconfirmed(_, why) => (Verdict::False, why),
             Ruling::Stopped(reason, why, _) => return Err(NotNow::GivenUp(reason, why)),
         };
         if verdict == Verdict::True && !begun && judged.reason().as_str() != intent.reason {
@@ -482,11 +484,11 @@ impl Builder<'_> {
         }
         // Not what comes of looking again.
         let due = date.filter(|_| ![Reason::NotCounted, Reason::ApprovalNeeded].contains(&reason));
-        Considered::Says(Said { comes_next: true, due, reason, message, paused: false })
+        Considered::Says(Said { comes_next: true, due, reason, message, stands: false })
     }
 
     /// What a policy may do now, by what stops it, in this order: suspended, protected, a destination that is not permitted, held,
-    /// observing, not due, paused, settling, before its notice. Approval, the budget and what else stops every step are asked after it:
+    /// observing, not due, not confirmed, settling, before its notice. Approval, the budget and what else stops every step are asked after it:
     /// [`counted`](Self::counted), [`steps::fire`].
     pub(super) fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
         let Governed { manager, namespace, spec, hold_end, since, settled_at, .. } = governed;
@@ -517,8 +519,10 @@ impl Builder<'_> {
                 of_pods.or_else(|| self.unknown.clone()).unwrap_or_else(|| (Reason::Watching, no_date()));
             return Ruling::Waits(why.0, why.1, None);
         };
-        if let Some(pause) = due.paused {
-            return governed.pods_paused(judged).unwrap_or_else(|| self.paused(governed, pause));
+        if let Some(unconfirmed) = due.unconfirmed {
+            return governed
+                .pods_unconfirmed(judged)
+                .unwrap_or_else(|| self.unconfirmed(governed, unconfirmed));
         }
         let announced_from = earlier(due.not_before, policy.action.notice());
         let settles = self.now < *settled_at && !active(Mutant::GovernedSettleIgnored);

@@ -54,7 +54,7 @@ impl<'a> Governed<'a> {
     pub(super) fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let notice = policy.action.notice();
         let over = |due: &Due| due.cause == DueCause::Ttl && due.at <= self.now;
-        let open = |due: &Due| due.paused.is_none() && earlier(due.not_before, notice) <= self.now;
+        let open = |due: &Due| due.unconfirmed.is_none() && earlier(due.not_before, notice) <= self.now;
         let due = self.finding.due(policy).min_by_key(|due| (!over(due), !open(due), due.at));
         let acts_at = due.map(|due| due.not_before.max(later(self.settled_at, notice)));
         Judged { policy, due, acts_at }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::decide::Ruling;
 use super::{Builder, Governed, Judged, NamespacePlan};
 use crate::cluster::ValidHealth;
-use crate::cluster::phase::{DueCause, Pause};
+use crate::cluster::phase::{DueCause, Unconfirmed};
 use crate::condition::{later, whole_second_after};
 use crate::health::{self, Failures, Health, HealthSettings, KnownFailures, Workloads};
 use crate::message::failing_text;
@@ -169,7 +169,7 @@ impl Builder<'_> {
             (health.state, health.seen) != (HealthState::Ok, HealthSeen::Passing)
         };
         if let Some(record) = self.status.health.as_mut().filter(runs) {
-            health::pause(record);
+            health::pause_clocks(record);
         }
     }
 
@@ -180,25 +180,25 @@ impl Builder<'_> {
     }
 
     /// Why nothing is done for the health at present.
-    pub(super) fn paused(&self, governed: &Governed<'_>, pause: Pause) -> Ruling {
-        match (pause, &self.unknown) {
-            (Pause::Unknown, Some((reason, message))) => {
+    pub(super) fn unconfirmed(&self, governed: &Governed<'_>, unconfirmed: Unconfirmed) -> Ruling {
+        match (unconfirmed, &self.unknown) {
+            (Unconfirmed::Unknown, Some((reason, message))) => {
                 let message =
                     format!("the health of the namespace is unknown: {message}; no action is taken");
-                Ruling::Paused(*reason, message)
+                Ruling::Unconfirmed(*reason, message)
             }
-            (Pause::NotCompared, _) => {
+            (Unconfirmed::NotCompared, _) => {
                 let message = "whether the namespace that has taken its place still exists is unknown at present; no action is \
                                taken";
-                Ruling::Paused(Reason::NotCounted, message.to_owned())
+                Ruling::Unconfirmed(Reason::NotCounted, message.to_owned())
             }
-            (Pause::Unknown | Pause::Recovering, _) => {
+            (Unconfirmed::Unknown | Unconfirmed::Recovering, _) => {
                 let message = format!(
                     "the phase is {}: {}; nothing is done unless something fails again before it has recovered",
                     governed.finding.by_health().as_str(),
                     governed.failing
                 );
-                Ruling::Paused(Reason::Recovering, message)
+                Ruling::Unconfirmed(Reason::Recovering, message)
             }
         }
     }

@@ -49,7 +49,7 @@ impl Builder<'_> {
             // Suspended, protected or held: it would not.
             return;
         }
-        let stands = judged.due.is_some_and(|due| due.paused.is_none());
+        let stands = judged.due.is_some_and(|due| due.unconfirmed.is_none());
         let Some(acts_at) = judged.acts_at.filter(|_| stands) else { return };
         if self.now < acts_at {
             return self.check_no_later_than(Some(acts_at));
@@ -73,7 +73,7 @@ impl Builder<'_> {
             ObservedOutcome::Held
         } else if succeeded
             || self.unknown.is_some()
-            || judged.due.is_some_and(|due| due.paused.is_some() || due.at <= self.now)
+            || judged.due.is_some_and(|due| due.unconfirmed.is_some() || due.at <= self.now)
         {
             return;
         } else if by_ttl {

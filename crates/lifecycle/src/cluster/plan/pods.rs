@@ -54,10 +54,10 @@ impl Governed<'_> {
     }
 
     /// Nothing is done for the pods while it is not known how they are; what was announced stands.
-    pub(super) fn pods_paused(&self, judged: &Judged<'_>) -> Option<Ruling> {
+    pub(super) fn pods_unconfirmed(&self, judged: &Judged<'_>) -> Option<Ruling> {
         let (reason, message) = self.says_of_pods(judged)?;
         let message = format!("whether the pods have succeeded is unknown: {message}; no action is taken");
-        Some(Ruling::Paused(reason, message))
+        Some(Ruling::Unconfirmed(reason, message))
     }
 }
 

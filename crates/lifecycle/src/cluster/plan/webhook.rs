@@ -66,7 +66,7 @@ impl Builder<'_> {
                 self.check_no_later_than(until);
                 false
             }
-            Ruling::Open(_) | Ruling::Paused(..) => false,
+            Ruling::Open(_) | Ruling::Unconfirmed(..) => false,
         })
     }
 

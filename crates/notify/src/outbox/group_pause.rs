@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// How long a group waits after a failure that is not that of one message, such as a refused login, which is not to be repeated for each
 /// of thousands of messages.
 #[derive(Clone, Copy, Debug)]
-pub struct PauseRule {
+pub struct GroupPauseRule {
     /// After the first failure, unless the receiver asks for more. Each further one in a row makes it twice as long.
     pub first: Duration,
     /// The longest.
@@ -17,7 +17,7 @@ pub struct PauseRule {
 
 /// The groups that wait.
 pub(super) struct GroupPauses {
-    rule: Option<PauseRule>,
+    rule: Option<GroupPauseRule>,
     paused: HashMap<String, GroupPause>,
 }
 
@@ -27,7 +27,7 @@ struct GroupPause {
 }
 
 impl GroupPauses {
-    pub(super) fn new(rule: Option<PauseRule>) -> Self {
+    pub(super) fn new(rule: Option<GroupPauseRule>) -> Self {
         Self { rule, paused: HashMap::new() }
     }
 
