@@ -13,6 +13,7 @@ mod manifests;
 mod message_templates;
 mod monitoring;
 mod pages;
+mod reason_places;
 mod reasons;
 mod report;
 mod security;
