@@ -9,6 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, ValueEnum};
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
+use coppice_quantity::DurationError;
 use coppice_runtime::lease::LeaseSettings;
 use coppice_serve::startup::StartOptions;
 
@@ -120,10 +121,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let time: coppice_quantity::Duration =
-        text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
-    Ok(time.into())
+fn time(text: &str) -> Result<Duration, DurationError> {
+    text.parse::<coppice_quantity::Duration>().map(Into::into)
 }
 
 #[cfg(test)]

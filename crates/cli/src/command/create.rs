@@ -106,11 +106,14 @@ async fn forecast(client: &Client, target: &Target, asked: &Asked, io: &mut Io<'
     Ok(if refusals.is_empty() { Exit::Ok } else { Exit::Attention })
 }
 
+/// A text that is no key with a value.
+#[derive(Debug, thiserror::Error)]
+#[error("write KEY=VALUE, such as team=web; {0:?} has no '='")]
+struct NoPair(String);
+
 /// A key and a value.
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("write KEY=VALUE, such as team=web; {text:?} has no '='"))?;
+fn pair(text: &str) -> Result<(String, String), NoPair> {
+    let (key, value) = text.split_once('=').ok_or_else(|| NoPair(text.to_owned()))?;
     Ok((key.to_owned(), value.to_owned()))
 }
 

@@ -39,8 +39,13 @@ Examples:
 /// Every kubeconfig that is written here begins so.
 const MARK: &str = "# Written by coppice-sim. It leads nowhere when that has ended.\n";
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "an IP address and a port are needed, such as 127.0.0.1:8001".to_owned())
+/// A text that is no address.
+#[derive(Debug, thiserror::Error)]
+#[error("an IP address and a port are needed, such as 127.0.0.1:8001")]
+struct InvalidAddress;
+
+fn address(text: &str) -> Result<SocketAddr, InvalidAddress> {
+    text.parse().map_err(|_| InvalidAddress)
 }
 
 #[tokio::main]

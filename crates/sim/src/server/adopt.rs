@@ -13,14 +13,30 @@ use super::{Body, SYSTEM, Server, meta};
 const SERVER_SET_FIELDS: [&str; 5] =
     ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
+/// Why an object is not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// There is no such kind here.
+    #[error("{kind} of {version} is not known here")]
+    UnknownKind {
+        /// Its `kind`.
+        kind: String,
+        /// Its `apiVersion`.
+        version: String,
+    },
+    /// A create would be refused, with this message.
+    #[error("{0}")]
+    Refused(String),
+}
+
 impl Server {
     /// Keeps an object as it is elsewhere: with its uid, its times, its generation and its status, as far as it says them.
     /// What was kept under its name is replaced. Built-in kinds are not checked; for the others it answers why a create would be refused.
-    pub fn adopt(&mut self, now: Timestamp, object: &Value) -> Result<(), String> {
+    pub fn adopt(&mut self, now: Timestamp, object: &Value) -> Result<(), AdoptError> {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let (version, name) = (text("apiVersion"), text("kind"));
         let Some(kind) = self.kinds.find(version, name).cloned() else {
-            return Err(format!("{name} of {version} is not known here"));
+            return Err(AdoptError::UnknownKind { kind: name.to_owned(), version: version.to_owned() });
         };
         let caller =
             Caller { now, user: SYSTEM, verb: Verb::Create, subresource: "", manager: "", dry_run: true };
@@ -35,7 +51,9 @@ impl Server {
             Some(_) => bare,
             None => match self.create(&caller, target, bare.clone()) {
                 Ok(created) => Arc::unwrap_or_clone(created),
-                Err(failure) if kind.custom.is_some() => return Err(message(&failure.into_response().body)),
+                Err(failure) if kind.custom.is_some() => {
+                    return Err(AdoptError::Refused(message(&failure.into_response().body)));
+                }
                 // Another API server took it, or a part of it is enough: a pod that is left out would be a pod that is not there.
                 Err(_) => {
                     meta::set(&mut bare, "uid", self.store.issue_uid());

@@ -108,12 +108,13 @@ impl<'a> Options<'a> {
     }
 }
 
-fn parse_revision(text: &str) -> Result<Revision, String> {
-    text.parse::<Revision>().map_err(|_| {
-        format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        )
-    })
+/// A text that is no revision.
+#[derive(Debug, thiserror::Error)]
+#[error("resourceVersion: Invalid value: {0:?}: strconv.ParseUint: parsing {0:?}: invalid syntax")]
+struct NoRevision(String);
+
+fn parse_revision(text: &str) -> Result<Revision, NoRevision> {
+    text.parse().map_err(|_| NoRevision(text.to_owned()))
 }
 
 /// Where a page begins, and at which revision; none for the current one.
@@ -157,7 +158,7 @@ impl Server {
     ) -> Result<Response, StatusError> {
         let options = Options::parse(query, false)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(StatusError::bad_request)?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         let list = self.list_objects(kind, namespace, &selector, &options)?;
         Ok(Response::new(200, view.list(self, kind, list)))
     }
@@ -171,7 +172,7 @@ impl Server {
     ) -> Result<List, StatusError> {
         let options = Options::parse(query, false)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(StatusError::bad_request)?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         self.list_objects(kind, namespace, &selector, &options)
     }
 
@@ -280,9 +281,9 @@ impl Server {
     ) -> Result<ServerReply, StatusError> {
         let options = Options::parse(query, true)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(StatusError::bad_request)?;
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         let revision = match options.revision {
-            Some(text) => parse_revision(text).map_err(StatusError::internal)?,
+            Some(text) => parse_revision(text).map_err(|error| StatusError::internal(error.to_string()))?,
             None => 0,
         };
         let bookmarks = query.flag("allowWatchBookmarks");

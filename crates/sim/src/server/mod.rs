@@ -53,6 +53,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use admission::{Admission, AdmissionDenied, Operation, PendingWrite, Review};
+pub use adopt::AdoptError;
 pub use answer::{Body, List, Response, ServerReply};
 pub use crd::Custom;
 pub use kinds::{Kind, KindText, StoreId, Verbs};

@@ -44,7 +44,8 @@ impl PatchType {
     pub(super) fn apply(self, kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
         match self {
             Self::Json => jsonpatch::apply(target, patch).map_err(|()| StatusError::unprocessable()),
-            Self::Strategic => strategic::apply(kind, target, patch).map_err(StatusError::bad_request),
+            Self::Strategic => strategic::apply(kind, target, patch)
+                .map_err(|error| StatusError::bad_request(error.to_string())),
             Self::Merge | Self::Apply => {
                 merge(target, patch);
                 Ok(())

@@ -42,9 +42,9 @@ impl Server {
             .filter(|(_, names)| !names.is_empty())
             .collect();
         for (quota, names) in &limiting {
-            fits(quota, names).map_err(|message| {
-                let refusal =
-                    AdmissionDenied { code: 403, reason: "Forbidden".to_owned(), message, cause: None };
+            fits(quota, names).map_err(|error| {
+                let (reason, message) = ("Forbidden".to_owned(), error.to_string());
+                let refusal = AdmissionDenied { code: 403, reason, message, cause: None };
                 StatusError::denied(kind, name, &refusal)
             })?;
         }
@@ -83,13 +83,24 @@ fn counting(quota: &Value, kind: &Kind) -> Vec<String> {
     hard.filter(|(name, _)| counts(name)).map(|(name, _)| name.clone()).collect()
 }
 
-/// Why there is no room for one more.
-fn fits(quota: &Value, names: &[String]) -> Result<(), String> {
-    let (status, quota) = (&quota["status"], meta::name(quota));
-    let unknown: Vec<&str> =
-        names.iter().filter(|name| status["used"][*name].is_null()).map(String::as_str).collect();
-    if !unknown.is_empty() {
-        return Err(format!("status unknown for quota: {quota}, resources: {}", unknown.join(",")));
+/// Why there is no room for one more, in the words of the API server.
+#[derive(Debug, thiserror::Error)]
+enum NoRoom {
+    /// What is used has not been counted yet.
+    #[error("status unknown for quota: {quota}, resources: {}", names.join(","))]
+    Uncounted { quota: String, names: Vec<String> },
+    /// All is used.
+    #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
+    Exceeded { quota: String, requested: String, used: String, limited: String },
+}
+
+/// Whether there is room for one more.
+fn fits(quota: &Value, names: &[String]) -> Result<(), NoRoom> {
+    let (status, quota) = (&quota["status"], meta::name(quota).to_owned());
+    let uncounted: Vec<String> =
+        names.iter().filter(|name| status["used"][*name].is_null()).cloned().collect();
+    if !uncounted.is_empty() {
+        return Err(NoRoom::Uncounted { quota, names: uncounted });
     }
     let amount = |of: &str, name: &str| number(&status[of][name]).unwrap_or(0);
     let full: Vec<&String> =
@@ -101,12 +112,12 @@ fn fits(quota: &Value, names: &[String]) -> Result<(), String> {
         let each: Vec<String> = full.iter().map(|name| format!("{name}={}", of(name))).collect();
         each.join(",")
     };
-    Err(format!(
-        "exceeded quota: {quota}, requested: {}, used: {}, limited: {}",
-        list(&|_| 1),
-        list(&|name| amount("used", name)),
-        list(&|name| amount("hard", name)),
-    ))
+    Err(NoRoom::Exceeded {
+        quota,
+        requested: list(&|_| 1),
+        used: list(&|name| amount("used", name)),
+        limited: list(&|name| amount("hard", name)),
+    })
 }
 
 fn number(amount: &Value) -> Option<u64> {

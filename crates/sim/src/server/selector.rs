@@ -14,9 +14,52 @@ pub(super) struct Selector {
     fields: Vec<FieldTerm>,
 }
 
+/// Why a selector is refused: the text is that of the `BadRequest`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SelectorError {
+    /// Something else than what may be there.
+    #[error("found '{found}', expected: {expected}")]
+    Unexpected { found: String, expected: &'static str },
+    /// No set after `in` or `notin`.
+    #[error("found '{found}' expected: '('")]
+    NoSet { found: String },
+    /// One of the terms of a label selector.
+    #[error("unable to parse requirement: {0}")]
+    Requirement(Box<Self>),
+    /// No key of a label.
+    #[error("<nil>: Invalid value: {key:?}: {}", problems.join("; "))]
+    Key { key: String, problems: Vec<String> },
+    /// No value of a label.
+    #[error("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; "))]
+    Value { at: usize, key: String, value: String, problems: Vec<String> },
+    /// No number, where numbers are compared.
+    #[error("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")]
+    Number { value: String },
+    /// One of the terms of a field selector.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    Term { selector: String, term: String },
+    /// A field of a kind of which only the names can be selected.
+    #[error("{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
+    NamesOnly(String),
+    /// A field of a Job.
+    #[error("field label {0:?} not supported for Job")]
+    JobField(String),
+    /// A field of another kind.
+    #[error("field label not supported: {0}")]
+    Field(String),
+}
+
+fn unexpected(found: impl Into<String>, expected: &'static str) -> SelectorError {
+    SelectorError::Unexpected { found: found.into(), expected }
+}
+
 impl Selector {
-    /// Both selectors of a query; the text of the error is that of the `BadRequest`.
-    pub(super) fn parse(kind: &Kind, labels: Option<&str>, fields: Option<&str>) -> Result<Self, String> {
+    /// Both selectors of a query.
+    pub(super) fn parse(
+        kind: &Kind,
+        labels: Option<&str>,
+        fields: Option<&str>,
+    ) -> Result<Self, SelectorError> {
         Ok(Self {
             labels: labels.map_or(Ok(Vec::new()), parse_labels)?,
             fields: fields.map_or(Ok(Vec::new()), |text| parse_fields(kind, text))?,
@@ -177,44 +220,44 @@ fn symbol(text: &str) -> (Token, usize) {
     }
 }
 
-fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
+fn parse_labels(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut tokens = Tokens::new(text);
     let mut requirements = Vec::new();
     loop {
         match tokens.look(true) {
             (Token::Identifier | Token::Not, _) => {
-                let requirement = requirement(&mut tokens)
-                    .map_err(|error| format!("unable to parse requirement: {error}"))?;
+                let requirement =
+                    requirement(&mut tokens).map_err(|error| SelectorError::Requirement(Box::new(error)))?;
                 requirements.push(requirement);
                 match tokens.take(true) {
                     (Token::End, _) => return Ok(requirements),
                     (Token::Comma, _) => match tokens.look(true) {
                         (Token::Identifier | Token::Not, _) => {}
-                        (_, found) => return Err(format!("found '{found}', expected: identifier after ','")),
+                        (_, found) => return Err(unexpected(found, "identifier after ','")),
                     },
-                    (_, found) => return Err(format!("found '{found}', expected: ',' or 'end of string'")),
+                    (_, found) => return Err(unexpected(found, "',' or 'end of string'")),
                 }
             }
             (Token::End, _) => return Ok(requirements),
             (_, found) => {
-                return Err(format!("found '{found}', expected: !, identifier, or 'end of string'"));
+                return Err(unexpected(found, "!, identifier, or 'end of string'"));
             }
         }
     }
 }
 
-fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
+fn requirement(tokens: &mut Tokens) -> Result<Requirement, SelectorError> {
     let (mut token, mut key) = tokens.take(true);
     let absent = token == Token::Not;
     if absent {
         (token, key) = tokens.take(true);
     }
     if token != Token::Identifier {
-        return Err(format!("found '{key}', expected: identifier"));
+        return Err(unexpected(key, "identifier"));
     }
     let problems = names::label_key_problems(&key);
     if !problems.is_empty() {
-        return Err(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
+        return Err(SelectorError::Key { key, problems });
     }
     if absent {
         return Ok(Requirement { key, operator: Operator::Absent });
@@ -226,66 +269,65 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
     let values = match token {
         Token::In | Token::NotIn => set(tokens)?,
         Token::Equals | Token::NotEquals | Token::Greater | Token::Less => exact(tokens)?,
-        _ => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
+        _ => return Err(unexpected(text, "in, notin, =, ==, !=, gt, lt")),
     };
     let operator = match token {
         Token::In | Token::Equals => Operator::In(checked(&key, values)?),
         Token::NotIn | Token::NotEquals => Operator::NotIn(checked(&key, values)?),
         _ => {
             let value = values.into_iter().next().unwrap_or_default();
-            let number = value.parse().map_err(|_| {
-                format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")
-            })?;
+            let number = value.parse().map_err(|_| SelectorError::Number { value })?;
             if token == Token::Greater { Operator::Greater(number) } else { Operator::Less(number) }
         }
     };
     Ok(Requirement { key, operator })
 }
 
-fn checked(key: &str, values: BTreeSet<String>) -> Result<BTreeSet<String>, String> {
+fn checked(key: &str, values: BTreeSet<String>) -> Result<BTreeSet<String>, SelectorError> {
     for (at, value) in values.iter().enumerate() {
         let problems = names::label_value_problems(value);
         if !problems.is_empty() {
-            return Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; ")));
+            let (key, value) = (key.to_owned(), value.clone());
+            return Err(SelectorError::Value { at, key, value, problems });
         }
     }
     Ok(values)
 }
 
 /// One value, which may be empty.
-fn exact(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
+fn exact(tokens: &mut Tokens) -> Result<BTreeSet<String>, SelectorError> {
     if matches!(tokens.look(true).0, Token::End | Token::Comma) {
         return Ok(BTreeSet::from([String::new()]));
     }
     match tokens.take(true) {
         (Token::Identifier, value) => Ok(BTreeSet::from([value])),
-        (_, found) => Err(format!("found '{found}', expected: identifier")),
+        (_, found) => Err(unexpected(found, "identifier")),
     }
 }
 
 /// Values in parentheses.
-fn set(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
+fn set(tokens: &mut Tokens) -> Result<BTreeSet<String>, SelectorError> {
     let (token, found) = tokens.take(true);
     if token != Token::Open {
-        return Err(format!("found '{found}' expected: '('"));
+        return Err(SelectorError::NoSet { found });
     }
     match tokens.look(true) {
         (Token::Identifier | Token::Comma, _) => {
             let values = list(tokens)?;
             match tokens.take(true) {
                 (Token::Close, _) => Ok(values),
-                (_, found) => Err(format!("found '{found}', expected: ')'")),
+                (_, found) => Err(unexpected(found, "')'")),
             }
         }
         (Token::Close, _) => {
             tokens.take(true);
             Ok(BTreeSet::new())
         }
-        (_, found) => Err(format!("found '{found}', expected: ',', ')' or identifier")),
+        (_, found) => Err(unexpected(found, "',', ')' or identifier")),
     }
 }
 
-fn list(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
+fn list(tokens: &mut Tokens) -> Result<BTreeSet<String>, SelectorError> {
     let mut values = BTreeSet::new();
     loop {
         match tokens.take(true) {
@@ -294,7 +336,7 @@ fn list(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
                 match tokens.look(true) {
                     (Token::Comma, _) => {}
                     (Token::Close, _) => return Ok(values),
-                    (_, found) => return Err(format!("found '{found}', expected: ',' or ')'")),
+                    (_, found) => return Err(unexpected(found, "',' or ')'")),
                 }
             }
             (Token::Comma, _) => {
@@ -313,7 +355,7 @@ fn list(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
                     _ => {}
                 }
             }
-            (_, found) => return Err(format!("found '{found}', expected: ',', or identifier")),
+            (_, found) => return Err(unexpected(found, "',', or identifier")),
         }
     }
 }
@@ -349,13 +391,12 @@ fn default_of(path: &[String]) -> Option<&'static str> {
     }
 }
 
-fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldTerm>, String> {
+fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldTerm>, SelectorError> {
     let mut terms = Vec::new();
     for term in split(text).into_iter().filter(|t| !t.is_empty()) {
-        let (field, equal, value) = operator(&term)
-            .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
-        let value =
-            unescape(value).map_err(|()| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+        let not_understood = || SelectorError::Term { selector: text.to_owned(), term: term.clone() };
+        let (field, equal, value) = operator(&term).ok_or_else(not_understood)?;
+        let value = unescape(value).map_err(|()| not_understood())?;
         let path = field_path(kind, field)?;
         terms.push(FieldTerm { path, equal, value });
     }
@@ -445,7 +486,7 @@ fn selectable(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-fn field_path(kind: &Kind, field: &str) -> Result<Vec<String>, String> {
+fn field_path(kind: &Kind, field: &str) -> Result<Vec<String>, SelectorError> {
     let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
     if field == "metadata.name"
         || (field == "metadata.namespace" && (kind.namespaced || kind.custom.is_none()))
@@ -455,7 +496,7 @@ fn field_path(kind: &Kind, field: &str) -> Result<Vec<String>, String> {
     if let Some(custom) = &kind.custom {
         return match custom.selectable_fields.iter().find(|f| f.trim_start_matches('.') == field) {
             Some(known) => Ok(path(known.trim_start_matches('.'))),
-            None => Err(format!("field label not supported: {field}")),
+            None => Err(SelectorError::Field(field.to_owned())),
         };
     }
     let known = selectable(kind);
@@ -469,12 +510,11 @@ fn field_path(kind: &Kind, field: &str) -> Result<Vec<String>, String> {
         });
     }
     if known.is_empty() {
-        let only = "only \"metadata.name\", \"metadata.namespace\"";
-        return Err(format!("{field:?} is not a known field selector: {only}"));
+        return Err(SelectorError::NamesOnly(field.to_owned()));
     }
     Err(match kind.plural.as_ref() {
-        "jobs" => format!("field label {field:?} not supported for Job"),
-        _ => format!("field label not supported: {field}"),
+        "jobs" => SelectorError::JobField(field.to_owned()),
+        _ => SelectorError::Field(field.to_owned()),
     })
 }
 

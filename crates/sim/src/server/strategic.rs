@@ -34,9 +34,23 @@ const MERGE_KEYS: [(&str, &str); 20] = [
 /// Lists of plain values that are merged as sets.
 const SETS: [&str; 1] = ["finalizers"];
 
-/// Carries out a patch. The error is the text of the `BadRequest`.
-pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), String> {
-    let patch = patch.as_object().ok_or("error decoding patch: not an object")?;
+/// Why a patch is refused: the text is that of the `BadRequest`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StrategicPatchError {
+    /// It is no object.
+    #[error("error decoding patch: not an object")]
+    NoObject,
+    /// `$patch` names no directive.
+    #[error("Unknown patch type found: {0}")]
+    Directive(String),
+    /// An element of a list that is merged by a key has none.
+    #[error("map: {item} does not contain declared merge key: {key}")]
+    NoKey { item: Value, key: &'static str },
+}
+
+/// Carries out a patch.
+pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), StrategicPatchError> {
+    let patch = patch.as_object().ok_or(StrategicPatchError::NoObject)?;
     let service = kind.group.is_empty() && kind.plural == "services";
     merge_map(meta::map(target), patch, service)
 }
@@ -64,7 +78,7 @@ fn merge_map(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     service: bool,
-) -> Result<(), String> {
+) -> Result<(), StrategicPatchError> {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
             *target =
@@ -76,7 +90,7 @@ fn merge_map(
             return Ok(());
         }
         Some("merge") | None => {}
-        Some(other) => return Err(format!("Unknown patch type found: {other}")),
+        Some(other) => return Err(StrategicPatchError::Directive(other.to_owned())),
     }
     if let Some(keep) = patch.get("$retainKeys").and_then(Value::as_array) {
         target.retain(|key, _| keep.iter().any(|k| k == key));
@@ -126,7 +140,12 @@ fn directives(target: &mut Map<String, Value>, patch: &Map<String, Value>, servi
     }
 }
 
-fn merge_list(field: &str, target: &mut Value, items: &[Value], service: bool) -> Result<(), String> {
+fn merge_list(
+    field: &str,
+    target: &mut Value,
+    items: &[Value],
+    service: bool,
+) -> Result<(), StrategicPatchError> {
     let Value::Array(list) = target else {
         *target = Value::Array(items.to_vec());
         return Ok(());
@@ -150,7 +169,7 @@ fn merge_list(field: &str, target: &mut Value, items: &[Value], service: bool) -
     }
     for item in items {
         let Some(key) = item.get(by) else {
-            return Err(format!("map: {item} does not contain declared merge key: {by}"));
+            return Err(StrategicPatchError::NoKey { item: item.clone(), key: by });
         };
         let found = list.iter().position(|e| e.get(by) == Some(key));
         match (found, item["$patch"] == "delete") {
