@@ -127,7 +127,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
 fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     let (spec, status) = (&observed.spec, &observed.status);
     if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
-        return rest(observed, now);
+        return steady(observed, now);
     }
     if !observed.has_finalizer {
         return Step::AddFinalizer;
@@ -152,7 +152,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         };
     }
     if spec.suspend {
-        return revoke_superseded(observed).unwrap_or_else(|| rest(observed, now));
+        return revoke_superseded(observed).unwrap_or_else(|| steady(observed, now));
     }
     if let Some((reason, message)) = unusable(observed) {
         let step = revoke_superseded(observed);
@@ -166,7 +166,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => return begin(observed, cause, now),
         Ok(_) => {}
     }
-    revoke_superseded(observed).unwrap_or_else(|| rest(observed, now))
+    revoke_superseded(observed).unwrap_or_else(|| steady(observed, now))
 }
 
 fn revoke_superseded(observed: &Observed) -> Option<Step> {
@@ -226,7 +226,7 @@ fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
 }
 
 /// Nothing to do: the status says how things are, and when to look again.
-fn rest(observed: &Observed, now: Timestamp) -> Step {
+fn steady(observed: &Observed, now: Timestamp) -> Step {
     // It is in memory when it is needed for a revocation and is gone, and it is seen when the target has moved.
     if observed.status.sequence > 0 && observed.kubeconfig == KubeconfigFact::Unread {
         return Step::ReadKubeconfig;

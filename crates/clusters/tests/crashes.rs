@@ -41,7 +41,7 @@ struct Output {
     clippy::struct_excessive_bools,
     reason = "each says whether something is so, independently of the others"
 )]
-struct World {
+struct DurableState {
     now: Timestamp,
     deleting: bool,
     finalizer: bool,
@@ -103,7 +103,7 @@ struct Memory {
     token: Option<usize>,
 }
 
-impl World {
+impl DurableState {
     fn new() -> Self {
         let spec = json!({
             "cluster": {"kubeconfigSecret": {"name": "target"}},
@@ -474,35 +474,35 @@ proptest! {
 
     #[test]
     fn whatever_happens_it_ends_right(events in prop::collection::vec(event(), 0..30), last in prop::collection::vec(fault(), 0..12)) {
-        let mut world = World::new();
+        let mut state = DurableState::new();
         for event in &events {
-            world.happen(event);
+            state.happen(event);
         }
-        if world.output.as_ref().is_some_and(|output| !output.ours) {
-            world.settle();
-            prop_assert!(world.output.as_ref().is_some_and(|output| !output.ours), "what others made stays");
-            world.output = None;
+        if state.output.as_ref().is_some_and(|output| !output.ours) {
+            state.settle();
+            prop_assert!(state.output.as_ref().is_some_and(|output| !output.ours), "what others made stays");
+            state.output = None;
         }
-        if world.output.as_ref().is_some_and(|output| output.immutable) {
-            world.output = None;
+        if state.output.as_ref().is_some_and(|output| output.immutable) {
+            state.output = None;
         }
-        world.settle();
-        let valid = world.valid();
-        let output = world.output.as_ref().unwrap();
+        state.settle();
+        let valid = state.valid();
+        let output = state.output.as_ref().unwrap();
         prop_assert!(!output.edited);
         prop_assert_eq!(valid.len(), 1);
-        prop_assert_eq!(valid[0], &world.tokens[output.token]);
-        prop_assert_eq!(world.status.credential.as_ref(), Some(&output.credential));
-        prop_assert_eq!(output.endpoint, world.endpoint);
-        prop_assert_eq!(&world.status.rotated, &world.spec.rotate);
-        prop_assert!(world.status.superseded.is_empty() && world.status.intent.is_none());
-        prop_assert_eq!(world.bound.keys().collect::<Vec<_>>(), [&output.credential]);
-        prop_assert_eq!(world.rights, Some(world.generation));
+        prop_assert_eq!(valid[0], &state.tokens[output.token]);
+        prop_assert_eq!(state.status.credential.as_ref(), Some(&output.credential));
+        prop_assert_eq!(output.endpoint, state.endpoint);
+        prop_assert_eq!(&state.status.rotated, &state.spec.rotate);
+        prop_assert!(state.status.superseded.is_empty() && state.status.intent.is_none());
+        prop_assert_eq!(state.bound.keys().collect::<Vec<_>>(), [&output.credential]);
+        prop_assert_eq!(state.rights, Some(state.generation));
 
-        world.deleting = true;
-        world.reconcile(&last);
-        world.settle();
-        prop_assert!(world.gone && world.output.is_none() && world.bound.is_empty() && world.rights.is_none());
+        state.deleting = true;
+        state.reconcile(&last);
+        state.settle();
+        prop_assert!(state.gone && state.output.is_none() && state.bound.is_empty() && state.rights.is_none());
     }
 }
 
@@ -513,19 +513,19 @@ fn a_crash_at_each_step_in_turn_ends_right() {
         for at in 0..18 {
             let mut faults = vec![Fault::None; at];
             faults.push(crash);
-            let mut world = World::new();
-            world.reconcile(&faults);
-            world.settle();
-            assert_eq!(world.valid().len(), 1, "{crash:?} at {at}");
-            world.happen(&Event::Rotate);
-            world.reconcile(&faults);
-            world.settle();
-            let output = world.output.clone().unwrap();
-            assert_eq!(world.valid(), [&world.tokens[output.token]], "{crash:?} at {at}");
-            world.deleting = true;
-            world.reconcile(&faults);
-            world.settle();
-            assert!(world.gone && world.valid().is_empty() && world.output.is_none(), "{crash:?} at {at}");
+            let mut state = DurableState::new();
+            state.reconcile(&faults);
+            state.settle();
+            assert_eq!(state.valid().len(), 1, "{crash:?} at {at}");
+            state.happen(&Event::Rotate);
+            state.reconcile(&faults);
+            state.settle();
+            let output = state.output.clone().unwrap();
+            assert_eq!(state.valid(), [&state.tokens[output.token]], "{crash:?} at {at}");
+            state.deleting = true;
+            state.reconcile(&faults);
+            state.settle();
+            assert!(state.gone && state.valid().is_empty() && state.output.is_none(), "{crash:?} at {at}");
         }
     }
 }

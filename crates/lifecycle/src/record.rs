@@ -127,6 +127,14 @@ pub fn apply_to_record(
     events
 }
 
+/// In the message of `Woken`, before the workloads that were left alone.
+const LEFT_ALONE: &str = "; left alone: ";
+
+/// The workloads that a message of `Woken` says were left alone, each with why; none if there were none.
+pub fn left_alone(message: &str) -> Option<&str> {
+    message.split_once(LEFT_ALONE).map(|(_, workloads)| workloads)
+}
+
 /// Writes the outcome of an attempt at `intent` into steps that hold this intent, of whatever kind their object is; returns
 /// the Events to publish.
 pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Timestamp) -> Vec<PlannedEvent> {
@@ -158,7 +166,7 @@ pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Tim
             let kept = if skipped.is_empty() {
                 String::new()
             } else {
-                format!("; left alone: {}", skipped.join(", "))
+                format!("{LEFT_ALONE}{}", skipped.join(", "))
             };
             note(
                 !skipped.is_empty(),
@@ -302,5 +310,36 @@ pub fn truncate_text(text: &mut String, most: usize) {
     if let Some((at, _)) = text.char_indices().nth(most - MORE.len()) {
         text.truncate(at);
         text.push_str(MORE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_alone_is_found_in_the_message_that_says_so() {
+        let now = Timestamp::UNIX_EPOCH;
+        let intent = Intent {
+            id: "i".to_owned(),
+            policy: String::new(),
+            action: Action::Wake,
+            uid: "u".to_owned(),
+            digest: String::new(),
+            decided_at: now,
+            attempts: 0,
+            next_attempt: None,
+            last_error: None,
+            reason: String::new(),
+            evidence: std::collections::BTreeMap::new(),
+        };
+        let message = |skipped: &[&str]| {
+            let skipped = skipped.iter().map(|&workload| workload.to_owned()).collect();
+            let outcome = StepOutcome::Woken { workloads: 1, skipped };
+            apply(&mut Steps::default(), &intent, &outcome, now).remove(0).message
+        };
+        assert_eq!(left_alone(&message(&[])), None);
+        let two = ["Deployment a (it is gone)", "CronJob b (it runs)"];
+        assert_eq!(left_alone(&message(&two)), Some("Deployment a (it is gone), CronJob b (it runs)"));
     }
 }

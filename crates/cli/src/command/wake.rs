@@ -5,6 +5,7 @@ use clap::Args;
 use coppice_api::manager::{Action, NextStep};
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::{Reason, ScaledWorkload, Steps};
+use coppice_lifecycle::record::left_alone;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -228,12 +229,12 @@ async fn skipped_workloads(
     let begun = since.checked_sub(jiff::SignedDuration::from_secs(5)).unwrap_or(since);
     let newest =
         found.items.into_iter().filter(|e| when(e).is_some_and(|at| at >= begun)).max_by_key(when)?;
-    newest.message.filter(|message| message.contains("left alone"))
+    newest.message.filter(|message| left_alone(message).is_some())
 }
 
 fn describe(workload: &ScaledWorkload, left: Option<&str>) -> String {
     let name = format!("{} {}", workload.kind, workload.name);
-    if left.is_some_and(|message| message.contains(&format!("{name} ("))) {
+    if left.and_then(left_alone).is_some_and(|workloads| workloads.contains(&format!("{name} ("))) {
         return format!("{}/{}: left alone", workload.kind, workload.name);
     }
     match workload.replicas {
