@@ -8,7 +8,7 @@ use coppice_runtime::client::{Clients, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::lease::identity;
-use coppice_runtime::logging::{self, LogFormat};
+use coppice_runtime::logging::LogFormat;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
@@ -16,6 +16,7 @@ use coppice_runtime::server_clock::ServerClock;
 use coppice_sample::replica::{NAME, Setup, run};
 use coppice_serve::port::{Port, PortLimits};
 use coppice_serve::probes::Probes;
+use coppice_serve::startup::prepare;
 use tokio_util::sync::CancellationToken;
 
 /// Deletes namespaces by their `NamespaceExpiry`.
@@ -34,10 +35,7 @@ struct Args {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    logging::init(LogFormat::Text, None).map_err(|error| anyhow::anyhow!("the log: {error}"))?;
-    coppice_runtime::panic::log_panics();
-    let installed = rustls::crypto::ring::default_provider().install_default();
-    anyhow::ensure!(installed.is_ok(), "a TLS provider is installed already");
+    prepare(NAME, LogFormat::Text, None)?;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let server_clock = ServerClock::new(Clock::system());
     let config = load_config(args.kubeconfig, None).await?;
