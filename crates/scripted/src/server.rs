@@ -25,6 +25,8 @@ pub enum WriteAnswer {
     Gone,
     /// It is refused with this code.
     Refused(u16),
+    /// It is refused, since its namespace is being deleted.
+    NamespaceTerminating,
     /// There is no answer, and it is not done.
     Never,
 }
@@ -162,6 +164,7 @@ impl State {
                 Answer::Refused(404)
             }
             WriteAnswer::Refused(code) => Answer::Refused(code),
+            WriteAnswer::NamespaceTerminating => terminating(&target.namespace),
             WriteAnswer::Never => Answer::Never,
         }
     }
@@ -240,6 +243,20 @@ impl State {
         self.revision += 1;
         (100 + self.revision).to_string().into()
     }
+}
+
+/// As the API server refuses what is created in a namespace that is being deleted.
+fn terminating(namespace: &str) -> Answer {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = json!({
+        "reason": "NamespaceTerminating", "field": "metadata.namespace",
+        "message": format!("namespace {namespace} is being terminated")
+    });
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": why, "details": {"causes": [cause]}
+    });
+    Answer::Object(403, status)
 }
 
 /// A JSON merge patch: null removes.

@@ -244,24 +244,5 @@ fn refused(step: &Step, error: &str) -> MissingCopy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_leaves_nothing_of_what_was_there() {
-        for (before, after, patch) in [
-            (json!({"a": 1}), json!({"a": 1}), json!({})),
-            (json!({"a": 1, "b": 2}), json!({"a": 3}), json!({"a": 3, "b": null})),
-            (
-                json!({"spec": {"podSelector": {"matchLabels": {"a": "b", "c": "d"}}, "egress": [1]}}),
-                json!({"spec": {"podSelector": {"matchLabels": {"a": "x"}}}}),
-                json!({"spec": {"podSelector": {"matchLabels": {"a": "x", "c": null}}, "egress": null}}),
-            ),
-            (json!({"l": [{"a": 1}]}), json!({"l": [{"b": 1}]}), json!({"l": [{"b": 1}]})),
-            (json!({"spec": null}), json!({"spec": {"a": 1}}), json!({"spec": {"a": 1}})),
-            (json!({"spec": {"a": 1}}), json!({"spec": null}), json!({"spec": null})),
-        ] {
-            assert_eq!(merge_patch(&before, &after), patch, "{before} to {after}");
-        }
-    }
-}
+#[path = "apply_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_kinds::{Configs, NamespaceTrees, Subnamespaces, TreeQuotas};
+use coppice_runtime::clock::SeededRng;
+use coppice_runtime::controller::Controller as _;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::ReconcileResult;
+use coppice_scripted::{Followers, Sent, Server, WriteAnswer};
+use http::Method;
+
+use super::super::PropagationController;
+use super::*;
+
+const COPIES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/web/rolebindings";
+const STATUS: &str = "/apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces/web/status";
+
+/// A tree `shop` with a RoleBinding, and `web` below, which has no copy of it yet.
+fn tree() -> Server {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "20"}}, "propagate": {}});
+    let status = json!({"rootUid": "u-shop"});
+    server.put::<NamespaceTrees>(json!({"metadata": {"name": "shop"}, "spec": spec, "status": status}));
+    for (name, labels) in [("shop", json!({})), ("web", json!({"coppice.dev/parent": "shop"}))] {
+        let metadata = json!({"name": name, "uid": format!("u-{name}"), "labels": labels});
+        server.put::<Namespaces>(json!({"metadata": metadata}));
+    }
+    let metadata = json!({"name": "web", "namespace": "shop", "uid": "u-web"});
+    let spec = json!({"quota": {"hard": {"pods": "5"}}});
+    let status = json!({"namespaceUid": "u-web", "allotment": {"hard": {"pods": "5"}, "decided": 0}});
+    server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": spec, "status": status}));
+    let ledger = json!({"allotment": {"pods": "5"}, "given": {"pods": "0"}}).to_string();
+    server.put::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": "web", "uid": "q", "labels": {"coppice.dev/tree": "shop"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": "5"}}, "status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}
+    }));
+    server.put::<RoleBindings>(json!({
+        "metadata": {"name": "admins", "namespace": "shop", "uid": "u-admins"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "User", "name": "ann"}]
+    }));
+    server
+}
+
+/// What comes of a reconcile of `web` whose first write is answered so, and which writes were made.
+async fn reconciled(server: &Server, answer: WriteAnswer) -> (&'static str, Vec<Sent>) {
+    let (clients, server_clock) = server.clients();
+    let (clock, metrics) = (server_clock.clock().clone(), Metrics::new("test"));
+    let mut followers = Followers::new(&clients, &server_clock);
+    let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
+    let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
+    let gate = Gate::always(Duration::ZERO);
+    let shared = ControllerContext::new(setup, clients, server_clock, gate, metrics, events);
+    let context = Arc::new(TreeContext::new(shared));
+    let controller = Arc::new(PropagationController::new(Arc::clone(&context)));
+    followers.fill(&context.shared.configs).await;
+    followers.add(&controller).await;
+    server.answer_writes([answer]);
+    let end = match controller.reconcile("web".into()).await {
+        ReconcileResult::Done => "done",
+        ReconcileResult::At(_) => "later",
+        ReconcileResult::Retry { category, .. } => category,
+    };
+    (end, server.writes())
+}
+
+/// The status of the condition `Propagated` that was written; none if none was.
+fn propagated(sent: &[Sent]) -> Option<&str> {
+    let status = sent.iter().find(|one| one.path == STATUS)?;
+    let mut conditions = status.body["status"]["conditions"].as_array()?.iter();
+    conditions.find(|condition| condition["type"] == "Propagated")?["status"].as_str()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_created_and_what_follows_depends_on_the_answer() {
+    for (answer, end, condition) in [
+        (WriteAnswer::Done, "done", Some("True")),
+        // It is read and decided again, and nothing is said of what is about to go.
+        (WriteAnswer::NamespaceTerminating, "conflict", None),
+        (WriteAnswer::Conflict, "conflict", None),
+        // The namespace is there: there is no such role.
+        (WriteAnswer::Gone, "done", Some("False")),
+        (WriteAnswer::Refused(403), "api", Some("False")),
+        // Whether it is there is not known.
+        (WriteAnswer::Lost, "api", None),
+        (WriteAnswer::Never, "api", None),
+    ] {
+        let server = tree();
+        let (found, sent) = reconciled(&server, answer).await;
+        assert_eq!((found, propagated(&sent)), (end, condition), "{answer:?}: {sent:#?}");
+        let first = &sent[0];
+        assert_eq!((&first.method, &*first.path), (&Method::POST, COPIES), "{answer:?}");
+        let metadata = &first.body["metadata"];
+        assert_eq!(metadata["name"], "admins");
+        assert_eq!(metadata["labels"]["coppice.dev/propagated-from"], "shop");
+        assert_eq!(metadata["annotations"]["coppice.dev/propagated-uid"], "u-admins");
+    }
+}
+
+#[test]
+fn a_merge_leaves_nothing_of_what_was_there() {
+    for (before, after, patch) in [
+        (json!({"a": 1}), json!({"a": 1}), json!({})),
+        (json!({"a": 1, "b": 2}), json!({"a": 3}), json!({"a": 3, "b": null})),
+        (
+            json!({"spec": {"podSelector": {"matchLabels": {"a": "b", "c": "d"}}, "egress": [1]}}),
+            json!({"spec": {"podSelector": {"matchLabels": {"a": "x"}}}}),
+            json!({"spec": {"podSelector": {"matchLabels": {"a": "x", "c": null}}, "egress": null}}),
+        ),
+        (json!({"l": [{"a": 1}]}), json!({"l": [{"b": 1}]}), json!({"l": [{"b": 1}]})),
+        (json!({"spec": null}), json!({"spec": {"a": 1}}), json!({"spec": {"a": 1}})),
+        (json!({"spec": {"a": 1}}), json!({"spec": null}), json!({"spec": null})),
+    ] {
+        assert_eq!(merge_patch(&before, &after), patch, "{before} to {after}");
+    }
+}
