@@ -23,6 +23,22 @@ use tokio::time::Instant;
 use crate::output::read_secret;
 use crate::target::{Failure, Target};
 
+/// Why there is no kubeconfig to use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The API server here did not say whether there is one. Nothing follows from that: it is read again.
+    #[error("the Secret {secret} could not be read: {why}")]
+    Unknown {
+        /// The Secret.
+        secret: String,
+        /// What the API server answered, if anything.
+        why: String,
+    },
+    /// There is none, or it is not used.
+    #[error(transparent)]
+    Unusable(#[from] Failure),
+}
+
 /// So many targets have clients at once.
 const MAX_CLIENTS: usize = 64;
 /// So many objects are worked on at once in one target: one that hangs keeps the other workers free.
@@ -139,7 +155,7 @@ impl Targets {
         clients: &Clients,
         source: &Source,
         even_if_gone: bool,
-    ) -> Result<Target, Failure> {
+    ) -> Result<Target, ReadError> {
         let read = match self.read(clients, source).await? {
             None if even_if_gone => self.state().known.get(source).and_then(|known| known.last.clone()),
             read => read,
@@ -161,14 +177,11 @@ impl Targets {
         &self,
         clients: &Clients,
         source: &Source,
-    ) -> Result<Option<Kubeconfig>, Failure> {
+    ) -> Result<Option<Kubeconfig>, ReadError> {
         let Source { namespace, name, key } = source;
-        let secret = read_secret(clients, namespace, name).await.map_err(|error| {
-            Failure::new(
-                Reason::KubeconfigMissing,
-                format!("the Secret {name} could not be read: {}", chain(&error)),
-            )
-        })?;
+        let secret = read_secret(clients, namespace, name)
+            .await
+            .map_err(|error| ReadError::Unknown { secret: name.clone(), why: chain(&error) })?;
         let found = secret.map(|secret| secret.value(key).ok_or(key)).transpose().map_err(|key| {
             let message = format!("there is no key {key} in the Secret {name}: create it");
             Failure::new(Reason::KubeconfigMissing, message)
@@ -184,7 +197,7 @@ impl Targets {
             known.last = Some(kubeconfig.clone());
             known.clients = None;
         }
-        parsed
+        parsed.map_err(ReadError::Unusable)
     }
 
     fn parse(&self, value: &[u8], Source { name, key, .. }: &Source) -> Result<Kubeconfig, Failure> {

@@ -34,6 +34,12 @@ fn here(answer: Answer) -> (Clients, Arc<Mutex<Answer>>) {
     (scripted(move |_, _, _| now.lock().unwrap().clone()).0, answer)
 }
 
+/// What is said of a kubeconfig that is not used.
+fn unusable(error: ReadError) -> Failure {
+    let ReadError::Unusable(failure) = error else { panic!("{error}") };
+    failure
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kubeconfig_that_was_read_is_used_for_a_revocation_when_its_secret_is_gone() {
     let (targets, (clients, answer)) = (targets(), here(secret("https://a")));
@@ -42,7 +48,7 @@ async fn a_kubeconfig_that_was_read_is_used_for_a_revocation_when_its_secret_is_
     *answer.lock().unwrap() = Answer::Refused(404);
     let used = targets.of(&clients, &source(), true).await.unwrap();
     assert_eq!(used.kubeconfig.cluster.server, "https://a");
-    let failure = targets.of(&clients, &source(), false).await.err().unwrap();
+    let failure = unusable(targets.of(&clients, &source(), false).await.err().unwrap());
     assert_eq!(failure.reason, Reason::KubeconfigMissing);
     // By a replica that has never read it nothing can be revoked; nor once nobody uses it any more.
     let failure = super::Targets::new(Clock::following_tokio(NOW), Unencrypted::Nowhere);
@@ -66,15 +72,22 @@ async fn a_kubeconfig_is_read_again_after_a_time_and_when_it_has_changed() {
     targets.changed("team", "target");
     assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
     *answer.lock().unwrap() = secret("http://127.0.0.1:1");
-    let failure = targets.read(&clients, &source()).await.unwrap_err();
+    let failure = unusable(targets.read(&clients, &source()).await.unwrap_err());
     assert_eq!(failure.reason, Reason::KubeconfigRefused);
     assert!(failure.message.contains("https://"), "{failure}");
     assert_eq!(targets.fact(&source()), KubeconfigFact::Unusable);
-    // Whether it is there is not known where nobody answers.
-    targets.changed("team", "target");
-    *answer.lock().unwrap() = Answer::Refused(500);
-    assert!(targets.read(&clients, &source()).await.is_err());
-    assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+    // Whether it is there is not known where nobody says so.
+    for unknown in [Answer::Refused(403), Answer::Refused(500), Answer::Never] {
+        targets.changed("team", "target");
+        *answer.lock().unwrap() = unknown;
+        let error = targets.of(&clients, &source(), false).await.err().unwrap();
+        assert!(matches!(error, ReadError::Unknown { .. }), "{error}");
+        assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+    }
+    *answer.lock().unwrap() = Answer::Object(200, json!({"type": "Opaque", "data": {"another": ""}}));
+    let failure = unusable(targets.read(&clients, &source()).await.unwrap_err());
+    assert_eq!(failure.reason, Reason::KubeconfigMissing);
+    assert!(failure.message.contains("no key kubeconfig"), "{failure}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use super::{ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
 use crate::target::{Failure, Target, Verdict, try_out};
+use crate::targets::ReadError;
 
 /// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
 const TRIES: u32 = 10;
@@ -121,15 +122,7 @@ pub(super) async fn apply(
         }
         Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
         Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
-        Step::Identify => match in_time(memory.ends, work.identify()).await {
-            Ok(None) => Applied::Busy,
-            Ok(Some((target, place, identity))) => {
-                (memory.target, memory.place) = (Some(target), Some(place));
-                memory.identity = Some(identity);
-                Applied::Again
-            }
-            Err(failure) => work.failed(&failure).await,
-        },
+        Step::Identify => work.identify(memory).await,
         step => match in_time(memory.ends, work.in_target(memory, step)).await {
             Ok(None) => Applied::Again,
             Ok(Some(status)) => work.save(status).await,
@@ -227,16 +220,29 @@ impl Work<'_> {
         }
     }
 
-    /// The target, as the user of its kubeconfig, a place there, and which cluster it is; none if there is no place.
-    async fn identify(&self) -> Result<Option<(Target, OwnedSemaphorePermit, TargetIdentity)>, Failure> {
+    /// Finds the target, as the user of its kubeconfig, takes a place there, and asks it which cluster it is.
+    async fn identify(&self, memory: &mut Memory) -> Applied {
         let Self { controller, access, observed, .. } = self;
         let Some(source) = observe::source(access) else {
-            return Err(Failure::new(Reason::InvalidSpec, "spec.cluster: write kubeconfigSecret"));
+            let failure = Failure::new(Reason::InvalidSpec, "spec.cluster: write kubeconfigSecret");
+            return self.failed(&failure).await;
         };
-        let target = controller.targets.of(&controller.clients, &source, observed.deleting).await?;
-        let Some(place) = controller.targets.place(&target) else { return Ok(None) };
-        let identity = target.identity().await?;
-        Ok(Some((target, place, identity)))
+        let target = match controller.targets.of(&controller.clients, &source, observed.deleting).await {
+            Ok(target) => target,
+            Err(ReadError::Unusable(failure)) => return self.failed(&failure).await,
+            // It is not known whether there is one: status says nothing about it.
+            Err(error @ ReadError::Unknown { .. }) => return Applied::Failed(error.to_string()),
+        };
+        let Some(place) = controller.targets.place(&target) else { return Applied::Busy };
+        let identity = in_time(memory.ends, target.identity()).await;
+        match identity {
+            Ok(identity) => {
+                (memory.target, memory.place) = (Some(target), Some(place));
+                memory.identity = Some(identity);
+                Applied::Again
+            }
+            Err(failure) => self.failed(&failure).await,
+        }
     }
 
     /// A step in the target; the status that follows, if one does.

@@ -219,3 +219,7 @@ impl Controller for ClusterAccessController {
         self.metrics.set(&counts);
     }
 }
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

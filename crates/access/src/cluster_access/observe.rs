@@ -8,7 +8,7 @@ use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
 use crate::kinds::{Access, ClusterAccesses};
 use crate::output::{fact, read_secret};
-use crate::targets::Source;
+use crate::targets::{ReadError, Source};
 
 /// What the watch says of its Secret.
 pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> OutputFact {
@@ -32,7 +32,7 @@ pub(super) async fn read_kubeconfig(
 ) -> Result<(), String> {
     let Some(source) = source(access) else { return Ok(()) };
     match controller.targets.read(&controller.clients, &source).await {
-        Err(failure) if controller.targets.fact(&source) == KubeconfigFact::Unread => Err(failure.message),
+        Err(error @ ReadError::Unknown { .. }) => Err(error.to_string()),
         _ => Ok(()),
     }
 }
