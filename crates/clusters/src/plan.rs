@@ -84,6 +84,17 @@ pub enum Step {
 }
 
 impl Step {
+    /// Whether a reconcile that begins with it goes on in the target, and so waits for a place there. What is done here alone, such as
+    /// a status that is saved, waits for none.
+    pub fn waits_for_place(&self, observed: &Observed) -> bool {
+        match self {
+            Self::Identify => true,
+            // It is read to issue a credential, and would be read again each time that there is no place.
+            Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
+            step => step.is_in_target(),
+        }
+    }
+
     /// Whether it is done in the target, or says something about it.
     const fn is_in_target(&self) -> bool {
         matches!(

@@ -303,7 +303,6 @@ impl Work<'_> {
             }
             Step::Revoke { credential } => {
                 target.revoke(permit, &credential).await?;
-                report::revoked(self.controller, self.access, &credential);
                 return Ok(Some(revoked(self.observed, &credential, self.controller.now())));
             }
             Step::RevokeAll => {

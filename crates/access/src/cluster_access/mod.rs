@@ -23,8 +23,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::Step;
 use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters::{Observed, Step};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -123,10 +123,17 @@ impl ClusterAccessController {
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
     }
 
-    /// The next step by what is in memory; none if the object cannot be understood.
-    fn planned(&self, access: &Access) -> Option<Step> {
+    /// What is in memory, and the next step by that; none if the object cannot be understood.
+    fn planned(&self, access: &Access) -> Option<(Observed, Step)> {
         let memory = Memory::new(observe::watched(self, access));
-        Some(plan::plan(&observe::observed(self, access, &memory)?, self.now()))
+        let observed = observe::observed(self, access, &memory)?;
+        let step = plan::plan(&observed, self.now());
+        Some((observed, step))
+    }
+
+    /// Whether there is no place in its target.
+    fn is_busy(&self, access: &Access) -> bool {
+        observe::source(access).is_some_and(|source| self.targets.is_busy(&source))
     }
 
     fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
@@ -187,18 +194,20 @@ impl Controller for ClusterAccessController {
             let is_kept = cached.terminating && cached.has_finalizer;
             return if is_kept { forget::forget(&self, &permit, &key).await } else { ReconcileResult::Done };
         }
-        let mut step = self.planned(&cached);
-        if step == Some(Step::ReadKubeconfig) {
+        let mut planned = self.planned(&cached);
+        if matches!(planned, Some((_, Step::ReadKubeconfig))) {
             // For this alone the object is not read again: a new leader does it for each.
             if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
                 return self.failed(&key, &error);
             }
-            step = self.planned(&cached);
+            planned = self.planned(&cached);
         }
-        match step {
+        match planned {
             None => return ReconcileResult::Done,
-            Some(Step::Wait(at)) => return self.at(at),
-            Some(_) if observe::source(&cached).is_some_and(|at| self.targets.is_busy(&at)) => return busy(),
+            Some((_, Step::Wait(at))) => return self.at(at),
+            Some((observed, step)) if step.waits_for_place(&observed) && self.is_busy(&cached) => {
+                return busy();
+            }
             Some(_) => {}
         }
         match observe::fresh(&self, &key).await {

@@ -28,6 +28,9 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
             format!("The Secret {secret} holds credential {credential}, which is valid until {not_after}");
         publish(controller, access, false, reason.as_str(), &message);
     }
+    for credential in before.superseded.iter().filter(|credential| !after.superseded.contains(credential)) {
+        revoked(controller, access, credential);
+    }
     let Some(error) = after.last_error.as_ref().filter(|_| after.last_error != before.last_error) else {
         return;
     };
@@ -39,8 +42,8 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     }
 }
 
-/// Reports that a superseded credential is not valid any more.
-pub(super) fn revoked(controller: &ClusterAccessController, access: &Access, credential: &str) {
+/// Reports that a superseded credential is not valid any more: once, when status says so, however often it was revoked until then.
+fn revoked(controller: &ClusterAccessController, access: &Access, credential: &str) {
     controller.metrics.revoked();
     tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
 }

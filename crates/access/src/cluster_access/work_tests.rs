@@ -1,3 +1,7 @@
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -65,5 +69,75 @@ async fn what_this_api_server_does_not_say_about_the_kubeconfig_is_no_verdict() 
         let saved = sent.iter().filter(|sent| sent.method == Method::PUT);
         let reasons: Vec<&Value> = saved.map(|sent| &sent.body["status"]["lastError"]["reason"]).collect();
         assert_eq!(reasons, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_its_target_is_busy_an_access_gets_its_finalizer_and_its_intent() {
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                      clusters: [{name: k, cluster: {server: 'https://target'}}]\nusers: [{name: u, user: {token: t}}]\n\
+                      contexts: [{name: c, context: {cluster: k, user: u}}]\n";
+    let target = json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+    let without = |status: &Value| {
+        let mut object = object("7", status);
+        object["metadata"]["finalizers"] = json!([]);
+        object
+    };
+    let stored = without(&json!({}));
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target.clone()),
+        Method::GET if path.ends_with("/clusteraccesses/ci") => Answer::Object(200, stored.clone()),
+        Method::PATCH => Answer::Object(200, object("8", &json!({}))),
+        Method::PUT => Answer::Object(200, object("9", &body["status"])),
+        Method::GET => Answer::Refused(404),
+        _ => Answer::Object(201, json!({})),
+    });
+    let (controller, _) = controller(clients);
+    let new = decoded(&without(&json!({})));
+    let source = observe::source(&new).unwrap();
+    let hangs = controller.targets.of(&controller.clients, &source, false).await.unwrap();
+    let places: Vec<_> = std::iter::from_fn(|| controller.targets.place(&hangs)).collect();
+    assert!(!places.is_empty() && controller.targets.is_busy(&source));
+    controller.accesses.upsert("team", new);
+    let (controller, key) = (Arc::new(controller), AccessKey::new("team", "ci"));
+    requests.lock().unwrap().clear();
+    let result = Arc::clone(&controller).reconcile(key.clone()).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    let sent = requests.lock().unwrap().clone();
+    let written: Vec<&Value> =
+        sent.iter().filter(|sent| sent.method != Method::GET).map(|sent| &sent.body).collect();
+    assert_eq!(written[0]["metadata"]["finalizers"], json!(["coppice.dev/cleanup"]));
+    assert_eq!(written[1]["status"]["intent"]["credential"], "u-1");
+    // What goes on in the target waits, and asks nobody meanwhile.
+    controller.accesses.upsert("team", decoded(&object("10", &begun())));
+    requests.lock().unwrap().clear();
+    let result = Arc::clone(&controller).reconcile(key).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    assert_eq!(requests.lock().unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_is_counted_once_when_status_says_so() {
+    let answers = Mutex::new(vec![Some(409), None]);
+    let (clients, _) = scripted(move |method, _, body| match *method {
+        Method::PUT => match answers.lock().unwrap().remove(0) {
+            Some(code) => Answer::Refused(code),
+            None => Answer::Object(200, object("8", &body["status"])),
+        },
+        _ => Answer::Object(201, json!({})),
+    });
+    let (controller, metrics) = controller(clients);
+    let permit = controller.gate.permit().unwrap();
+    let access = decoded(&object("7", &json!({"superseded": ["u-0"], "credential": "u-1", "sequence": 1})));
+    let mut memory = Memory::new(observe::watched(&controller, &access));
+    let observed = observe::observed(&controller, &access, &memory).unwrap();
+    let revoked = coppice_clusters::revoked(&observed, "u-0", controller.now());
+    for counted in [0, 1] {
+        let step = Step::SaveStatus(Box::new(revoked.clone()));
+        let applied = apply::apply(&controller, &permit, &access, &observed, &mut memory, step).await;
+        assert_eq!(matches!(applied, Applied::Changed(_)), counted == 1);
+        let line = format!("coppice_credentials_revoked_total {counted}");
+        let text = metrics.encode();
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
 }
