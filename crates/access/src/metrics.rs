@@ -58,7 +58,7 @@ impl Counts {
         let status = &access.status;
         *self.phases.entry(status.phase.unwrap_or(AccessPhase::Pending)).or_default() += 1;
         let is_wanted = !access.terminating && access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
-        let is_valid = status.output.is_some() && status.not_after.is_some_and(|not_after| now < not_after);
+        let is_valid = status.held_until().is_some_and(|until| now < until);
         if is_wanted && !is_valid {
             self.without_credential += 1;
         }

@@ -362,6 +362,14 @@ pub struct ClusterAccessStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl ClusterAccessStatus {
+    /// Until when what the Secret holds is valid; none if it holds no credential of ours, as far as is known.
+    pub fn held_until(&self) -> Option<Timestamp> {
+        let left_by_crash = self.intent.as_ref().and_then(|intent| intent.written_until);
+        left_by_crash.or_else(|| self.output.as_ref().and(self.not_after))
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -407,6 +415,11 @@ pub struct IssueIntent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub rotate: Option<String>,
+    /// Until when it is valid, as the annotations of the Secret say, where that was found to hold it after a crash. Absent: it does not,
+    /// as far as it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shared::status_instant")]
+    pub written_until: Option<Timestamp>,
 }
 
 /// Why a credential is issued.
@@ -472,4 +485,19 @@ pub struct LastError {
     /// When the last of them failed: the next one is 1 to 30 minutes later.
     #[schemars(schema_with = "shared::status_instant")]
     pub at: Timestamp,
+    /// What else failed in the last of them: while the Secret cannot be written, what failed in the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<OtherError>,
+}
+
+/// What failed beside something more important.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherError {
+    /// An enumerated reason.
+    #[schemars(length(max = 63))]
+    pub reason: String,
+    /// What happened and what to do, for people.
+    #[schemars(length(max = 1024))]
+    pub message: String,
 }

@@ -8,8 +8,8 @@ mod schema;
 
 pub use cluster_access::{
     AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
-    ClusterSource, IssueIntent, Issuer, LastError, Output, OutputRevision, Restored, Rights, RoleRights,
-    Rule, SecretKey, TargetIdentity,
+    ClusterSource, IssueIntent, Issuer, LastError, OtherError, Output, OutputRevision, Restored, Rights,
+    RoleRights, Rule, SecretKey, TargetIdentity,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

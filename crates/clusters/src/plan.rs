@@ -143,6 +143,16 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     if !observed.has_finalizer {
         return Step::AddFinalizer;
     }
+    // Whether that is still so: what fails beside it would hide it.
+    let was_unusable = |error: &LastError| {
+        [Reason::SecretNotOurs, Reason::SecretUnusable].iter().any(|reason| reason.as_str() == error.reason)
+    };
+    if matches!(observed.output, OutputFact::Watched(_))
+        && !spec.suspend
+        && status.last_error.as_ref().is_some_and(was_unusable)
+    {
+        return Step::ReadOutput;
+    }
     // Neither do rights that cannot be applied keep a credential from being revoked, nor the other way round: they take turns.
     if status
         .last_error
@@ -163,7 +173,8 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         };
     }
     if spec.suspend {
-        return revoke_superseded(observed).unwrap_or_else(|| steady(observed, now));
+        let step = revoke_superseded(observed).or_else(|| left_by_crash(observed, now));
+        return step.unwrap_or_else(|| steady(observed, now));
     }
     if let Some((reason, message)) = unusable(observed) {
         let step = revoke_superseded(observed);
@@ -183,6 +194,25 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
 fn revoke_superseded(observed: &Observed) -> Option<Step> {
     let credential = observed.status.superseded.first()?;
     Some(Step::Revoke { credential: credential.clone() })
+}
+
+/// What a crash left in the Secret is tried out and adopted also where nothing is issued: it is what the Secret holds.
+fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let intent = observed.status.intent.as_ref()?;
+    match &observed.output {
+        OutputFact::Watched(Some((uid, revision))) => {
+            let known = observed.status.output.as_ref();
+            let is_known =
+                known.is_some_and(|known| *uid == known.uid && *revision == known.resource_version);
+            (!is_known).then_some(Step::ReadOutput)
+        }
+        OutputFact::Ours(found) if found.credential.as_ref() == Some(&intent.credential) => {
+            let message = "the credential in the Secret is not valid, and while spec.suspend is true no other is issued";
+            let invalid = || save(failed(observed, Reason::VerificationFailed, message, now));
+            Some(written(observed, intent, found, now).unwrap_or_else(invalid))
+        }
+        _ => None,
+    }
 }
 
 /// Another credential is begun; not at once for a Secret that somebody deletes or edits again and again.
@@ -246,7 +276,7 @@ fn steady(observed: &Observed, now: Timestamp) -> Step {
     if status != observed.status {
         return save(status);
     }
-    let expiry = status.not_after.filter(|at| *at > now);
+    let expiry = [status.not_after, status.held_until()].into_iter().flatten().filter(|at| *at > now).min();
     let rotation = status.next_rotation.filter(|at| *at > now && !observed.spec.suspend);
     Step::Wait([waits_until(observed, now), rotation, expiry].into_iter().flatten().min())
 }
@@ -291,7 +321,7 @@ fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<Step>> {
 }
 
 /// Why nothing can be written into the Secret, and what to do.
-fn unusable(observed: &Observed) -> Option<(Reason, String)> {
+pub(crate) fn unusable(observed: &Observed) -> Option<(Reason, String)> {
     let secret = &observed.spec.output.secret;
     match &observed.output {
         OutputFact::Foreign => Some((

@@ -16,11 +16,11 @@ pub(crate) fn spec() -> ClusterAccessSpec {
     .unwrap()
 }
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn new() -> Observed {
+pub(crate) fn new() -> Observed {
     Observed {
         uid: "u".to_owned(),
         generation: 1,
@@ -35,15 +35,15 @@ fn new() -> Observed {
     }
 }
 
-fn cluster(uid: &str) -> TargetIdentity {
+pub(crate) fn cluster(uid: &str) -> TargetIdentity {
     TargetIdentity { uid: uid.to_owned(), endpoint: "e".to_owned() }
 }
 
-fn validity() -> Validity {
+pub(crate) fn validity() -> Validity {
     Validity { not_before: at(0), not_after: at(86_400) }
 }
 
-fn secret(credential: &str, revision: &str) -> OutputSecret {
+pub(crate) fn secret(credential: &str, revision: &str) -> OutputSecret {
     OutputSecret {
         revision: OutputRevision {
             uid: "s".to_owned(),
@@ -56,17 +56,17 @@ fn secret(credential: &str, revision: &str) -> OutputSecret {
     }
 }
 
-fn issuing(credential: &str, progress: IssueProgress) -> Progress {
+pub(crate) fn issuing(credential: &str, progress: IssueProgress) -> Progress {
     Progress::Issuing(credential.to_owned(), progress)
 }
 
-fn saved(step: Step) -> ClusterAccessStatus {
+pub(crate) fn saved(step: Step) -> ClusterAccessStatus {
     let Step::SaveStatus(status) = step else { panic!("{step:?}") };
     *status
 }
 
 /// One that has its first credential, and nothing to do.
-fn settled() -> Observed {
+pub(crate) fn settled() -> Observed {
     let mut observed = new();
     observed.status.target = Some(cluster("c"));
     observed.status = begun(&observed, Cause::First, at(0));
@@ -539,34 +539,4 @@ fn what_was_revoked_in_time_is_not_said_to_be_skipped() {
     assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: false });
     observed.progress = Progress::AllRevoked;
     assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: true });
-}
-
-#[test]
-fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
-    let waits = |observed: &Observed, now: Timestamp| plan(observed, now).waits_for_place(observed);
-    let mut observed = Observed { target: None, ..new() };
-    observed.has_finalizer = false;
-    assert_eq!(plan(&observed, at(0)), Step::AddFinalizer);
-    assert!(!waits(&observed, at(0)));
-    observed.has_finalizer = true;
-    assert!(!waits(&observed, at(0)), "whether it is ours is said before anything is issued");
-    observed.output = OutputFact::Foreign;
-    assert!(matches!(plan(&observed, at(0)), Step::SaveStatus(_)));
-    assert!(!waits(&observed, at(0)));
-    observed.output = OutputFact::Absent;
-    observed.status = saved(plan(&observed, at(0)));
-    assert_eq!(plan(&observed, at(0)), Step::Identify);
-    assert!(waits(&observed, at(0)));
-    // A credential is to be issued: the Secret is read when there is a place.
-    let mut observed = Observed { target: None, ..settled() };
-    observed.status = saved(plan(&observed, observed.status.next_rotation.unwrap()));
-    assert_eq!(plan(&observed, at(80_000)), Step::ReadOutput);
-    assert!(waits(&observed, at(80_000)));
-    // One that is given up ends, although its target is busy.
-    observed.deleting = true;
-    observed.status = saved(plan(&observed, at(0)));
-    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(0));
-    let week = at(7 * 86_400 + 1);
-    assert_eq!(plan(&observed, week), Step::ReadOutput);
-    assert!(!waits(&observed, week));
 }

@@ -104,6 +104,7 @@ mod tests {
                     generation: 1,
                     attempts,
                     at: at(0),
+                    other: None,
                 };
                 next_attempt(&error).as_second() / 60
             })

@@ -4,10 +4,11 @@ use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_clusters_api::cluster_access::{MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
 use coppice_clusters_api::names::identity;
-use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError, OtherError};
 use jiff::Timestamp;
 
-use crate::observed::{Observed, OutputFact, OutputSecret, Validity};
+use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validity};
+use crate::plan::unusable;
 use crate::rotation::{next_rotation, restored_again};
 
 /// The longest text of an error, in characters.
@@ -20,6 +21,9 @@ pub(crate) fn complete(
     now: Timestamp,
 ) -> ClusterAccessStatus {
     let validity = validity(&status);
+    if let Some(intent) = &mut status.intent {
+        intent.written_until = written_until(observed, intent);
+    }
     status.identity = Some(identity(&observed.uid));
     status.next_rotation = validity.map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
     status.phase = Some(phase(&status, now));
@@ -56,36 +60,61 @@ fn phase(status: &ClusterAccessStatus, now: Timestamp) -> AccessPhase {
 
 /// Whether the Secret holds a credential that has not expired.
 fn holds_valid(status: &ClusterAccessStatus, now: Timestamp) -> bool {
-    status.output.is_some() && validity(status).is_some_and(|validity| now < validity.not_after)
+    status.held_until().is_some_and(|until| now < until)
+}
+
+/// Until when what the Secret holds of an intent is valid. It is written once it was tried out: what a crash left there counts, unless it
+/// was tried out again and is not valid.
+fn written_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
+    let found = match &observed.output {
+        OutputFact::Watched(_) => return intent.written_until,
+        OutputFact::Ours(found) if found.credential.as_ref() == Some(&intent.credential) => found,
+        OutputFact::Absent | OutputFact::Foreign | OutputFact::Ours(_) => return None,
+    };
+    let counts = match observed.progress.of(&intent.credential) {
+        None | Some(IssueProgress::Proven(_)) => true,
+        Some(IssueProgress::Verified(_, sha256)) => *sha256 == found.revision.sha256,
+        Some(_) => false,
+    };
+    found.validity.filter(|_| counts).map(|validity| validity.not_after)
+}
+
+/// Reason and message of everything that failed, the most important first.
+fn failures(error: &LastError) -> impl Iterator<Item = (&str, &str)> {
+    let other = error.other.iter().map(|other| (other.reason.as_str(), other.message.as_str()));
+    std::iter::once((error.reason.as_str(), error.message.as_str())).chain(other)
 }
 
 fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timestamp) {
-    let failed = |reason: Reason| status.last_error.as_ref().filter(|error| error.reason == reason.as_str());
-    let as_failed = |error: &LastError| state("False", &error.reason, &error.message);
-    let known = |message: &str| {
-        if status.credential.is_some() {
-            state("True", Reason::CredentialValid.as_str(), message)
-        } else {
-            state("Unknown", Reason::NotIssued.as_str(), "No credential was issued yet.")
-        }
+    let all: Vec<(&str, &str)> = status.last_error.iter().flat_map(failures).collect();
+    let failed = |reason: Reason| {
+        let found = all.iter().find(|(of, _)| *of == reason.as_str());
+        found.map(|(reason, message)| state("False", reason, message))
     };
-    let reachable = failed(Reason::TargetUnreachable).or_else(|| failed(Reason::TargetChanged)).map_or_else(
-        || known("The target's API server has answered, as the cluster that credentials were issued in."),
-        as_failed,
-    );
-    let verified = failed(Reason::VerificationFailed).map_or_else(
-        || known("The credential permits what was asked for, and no more, as far as it was tried."),
-        as_failed,
-    );
-    let written = if status.output.is_some() {
+    let is_written = status.output.is_some() || status.held_until().is_some();
+    let known = |message: &str| match (&status.credential, is_written) {
+        (Some(_), _) => state("True", Reason::CredentialValid.as_str(), message),
+        (None, true) => {
+            let message = "The Secret holds a credential, which is to be tried out again.";
+            state("Unknown", Reason::NotIssued.as_str(), message)
+        }
+        (None, false) => state("Unknown", Reason::NotIssued.as_str(), "No credential was issued yet."),
+    };
+    let reachable =
+        failed(Reason::TargetUnreachable).or_else(|| failed(Reason::TargetChanged)).unwrap_or_else(|| {
+            known("The target's API server has answered, as the cluster that credentials were issued in.")
+        });
+    let verified = failed(Reason::VerificationFailed).unwrap_or_else(|| {
+        known("The credential permits what was asked for, and no more, as far as it was tried.")
+    });
+    let written = if is_written {
         state("True", Reason::CredentialValid.as_str(), "The Secret holds the credential.")
     } else {
         let why =
             [Reason::SecretNotOurs, Reason::SecretUnusable, Reason::RestoredTooOften, Reason::WriteFailed];
-        why.into_iter().find_map(failed).map_or_else(
-            || state("False", Reason::NotIssued.as_str(), "The Secret holds no credential."),
-            as_failed,
-        )
+        why.into_iter()
+            .find_map(failed)
+            .unwrap_or_else(|| state("False", Reason::NotIssued.as_str(), "The Secret holds no credential."))
     };
     let ready = ready(observed, status, now);
     let all = [(READY, ready), (REACHABLE, reachable), (VERIFIED, verified), (WRITTEN, written)];
@@ -95,26 +124,23 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
 }
 
 fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> ConditionState {
-    let error = status.last_error.as_ref();
+    let error = status.last_error.as_ref().map(|error| (error.reason.as_str(), message_of(error)));
     if status.revoking_since.is_some() {
-        let message = error.map_or("Its credential is being revoked.", |error| error.message.as_str());
-        return state("False", Reason::Revoking.as_str(), message);
+        let message = error.map_or("Its credential is being revoked.".to_owned(), |(_, message)| message);
+        return state("False", Reason::Revoking.as_str(), &message);
     }
-    match (validity(status), error) {
-        (Some(validity), None) if holds_valid(status, now) => {
-            let message =
-                format!("The Secret holds a credential that is valid until {}.", validity.not_after);
+    match (status.held_until(), error) {
+        (Some(until), None) if now < until => {
+            let message = format!("The Secret holds a credential that is valid until {until}.");
             state("True", Reason::CredentialValid.as_str(), &message)
         }
-        (Some(validity), Some(error)) if holds_valid(status, now) => {
-            let not_after = validity.not_after;
-            let message =
-                format!("The credential in the Secret is valid until {not_after}; {}", error.message);
+        (Some(until), Some((_, why))) if now < until => {
+            let message = format!("The credential in the Secret is valid until {until}; {why}");
             state("True", Reason::CredentialValid.as_str(), &message)
         }
-        (_, Some(error)) => state("False", &error.reason, &error.message),
-        (Some(validity), None) if status.output.is_some() => {
-            let message = format!("The credential in the Secret expired at {}.", validity.not_after);
+        (_, Some((reason, message))) => state("False", reason, &message),
+        (Some(until), None) => {
+            let message = format!("The credential in the Secret expired at {until}.");
             state("False", Reason::CredentialExpired.as_str(), &message)
         }
         _ if observed.spec.suspend => {
@@ -122,6 +148,11 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
         }
         _ => state("False", Reason::NotIssued.as_str(), "A credential is being issued."),
     }
+}
+
+/// What a status says about everything that failed.
+fn message_of(error: &LastError) -> String {
+    failures(error).map(|(_, message)| message).collect::<Vec<_>>().join("; besides, ")
 }
 
 fn state(status: &'static str, reason: &str, message: &str) -> ConditionState {
@@ -137,6 +168,7 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
         cause,
         since: now,
         rotate: observed.spec.rotate.clone(),
+        written_until: None,
     });
     if cause == Cause::Lost {
         status.output = None;
@@ -200,17 +232,30 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
     } else {
         (reason, message.to_owned())
     };
+    // While the Secret cannot be written, that is what somebody has to change first: what fails beside it does not hide it.
+    let first = unusable(observed).filter(|(first, _)| *first != reason && !observed.deleting);
+    let (reason, message, other) = match first {
+        Some((first, why)) => {
+            (first, why, Some(OtherError { reason: reason.to_string(), message: cut(&message) }))
+        }
+        None => (reason, message, None),
+    };
     if !holds_the_same(observed) {
         status.output = None;
     }
     status.last_error = Some(LastError {
         reason: reason.to_string(),
-        message: message.chars().take(MAX_MESSAGE).collect(),
+        message: cut(&message),
         generation: observed.generation,
         attempts,
         at: now,
+        other,
     });
     complete(observed, status, now)
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MAX_MESSAGE).collect()
 }
 
 /// Whether the Secret holds what status says, as far as it was read.
@@ -221,3 +266,7 @@ fn holds_the_same(observed: &Observed) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

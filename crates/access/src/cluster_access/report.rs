@@ -35,6 +35,9 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
         return;
     };
     controller.metrics.failed(&error.reason);
+    if let Some(other) = &error.other {
+        controller.metrics.failed(&other.reason);
+    }
     // The first attempt of several with this reason: the others are in status.
     let same = before.last_error.as_ref().is_some_and(|before| before.reason == error.reason);
     if error.attempts == 1 || !same {

@@ -1,0 +1,149 @@
+use super::*;
+use crate::plan::tests::{at, cluster, issuing, new, saved, secret, settled};
+use crate::{Progress, Step, plan};
+
+/// Status, reason and message of a condition.
+fn condition<'a>(status: &'a ClusterAccessStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
+    let found = condition::find(&status.conditions, type_).unwrap();
+    (&found.status, &found.reason, &found.message)
+}
+
+/// What a crash leaves between the write of the Secret, which holds a credential until second 90,000, and that of status.
+fn written(mut observed: Observed) -> Observed {
+    let credential = observed.status.intent.clone().unwrap().credential;
+    let mut written = secret(&credential, "8");
+    written.validity = Some(Validity { not_before: at(5), not_after: at(90_000) });
+    observed.output = OutputFact::Ours(written);
+    observed
+}
+
+/// The same of the first credential.
+fn first_written() -> Observed {
+    let mut observed = new();
+    observed.status.target = Some(cluster("c"));
+    observed.status = begun(&observed, Cause::First, at(0));
+    observed.status = rights_applied(&observed, at(0));
+    written(observed)
+}
+
+/// The same of the second one.
+fn rotation_written() -> Observed {
+    let mut observed = settled();
+    observed.status = begun(&observed, Cause::Requested, at(5));
+    written(observed)
+}
+
+#[test]
+fn what_a_crash_left_in_the_secret_counts_until_it_was_tried_out() {
+    for mut observed in [first_written(), rotation_written()] {
+        assert!(matches!(plan(&observed, at(6)), Step::VerifyWritten { .. }));
+        let read = observed.output.clone();
+        observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(6));
+        let (ready, _, message) = condition(&observed.status, READY);
+        assert_eq!(ready, "True");
+        assert!(message.contains("1970-01-02T01:00:00Z; no answer"), "{message}");
+        assert_eq!(condition(&observed.status, WRITTEN).0, "True");
+        assert_eq!(condition(&observed.status, REACHABLE).0, "False");
+        // As long as nobody reads it again.
+        observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
+        assert!(matches!(plan(&observed, at(7)), Step::Wait(Some(_))));
+        let later = failed(&observed, Reason::TargetUnreachable, "no answer", at(66));
+        assert_eq!(condition(&later, READY).0, "True");
+        let expired = failed(&observed, Reason::TargetUnreachable, "no answer", at(90_000));
+        assert_eq!(condition(&expired, READY).0, "False");
+        // What was tried out and is not valid does not count, nor what others wrote there.
+        let credential = observed.status.intent.clone().unwrap().credential;
+        observed.output = read;
+        observed.progress = issuing(&credential, IssueProgress::Disproven);
+        let disproven = failed(&observed, Reason::TargetRefused, "no", at(66));
+        assert_eq!(condition(&disproven, READY).0, "False");
+        assert_eq!(disproven.intent.unwrap().written_until, None);
+        (observed.output, observed.progress) = (OutputFact::Foreign, Progress::Nothing);
+        let foreign = failed(&observed, Reason::SecretNotOurs, "not ours", at(66));
+        assert_eq!(condition(&foreign, READY).0, "False");
+    }
+}
+
+#[test]
+fn what_a_crash_left_in_the_secret_is_adopted_while_nothing_is_issued() {
+    let mut observed = rotation_written();
+    observed.spec.suspend = true;
+    let read = observed.output.clone();
+    observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
+    assert_eq!(plan(&observed, at(6)), Step::ReadOutput);
+    observed.output = read;
+    let disproven = Observed { progress: issuing("u-2", IssueProgress::Disproven), ..observed.clone() };
+    assert_eq!(saved(plan(&disproven, at(6))).last_error.unwrap().reason, "VerificationFailed");
+    assert_eq!(plan(&observed, at(6)), Step::VerifyWritten { credential: "u-2".to_owned() });
+    observed.progress = issuing("u-2", IssueProgress::Proven("e".to_owned()));
+    observed.status = saved(plan(&observed, at(6)));
+    assert_eq!(
+        (observed.status.credential.as_deref(), observed.status.not_after),
+        (Some("u-2"), Some(at(90_000)))
+    );
+    // Without anything of it in the Secret nothing is read or tried.
+    let mut observed = settled();
+    observed.status = begun(&observed, Cause::Requested, at(5));
+    observed.spec.suspend = true;
+    assert!(matches!(plan(&observed, at(6)), Step::Wait(_)));
+}
+
+#[test]
+fn a_revocation_that_fails_does_not_hide_that_the_secret_is_not_ours() {
+    let mut observed = settled();
+    observed.status.superseded = vec!["u-0".to_owned()];
+    observed.output = OutputFact::Foreign;
+    let revoke = Step::Revoke { credential: "u-0".to_owned() };
+    assert_eq!(plan(&observed, at(5)), revoke);
+    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(5));
+    let status = &observed.status;
+    assert_eq!(status.phase, Some(AccessPhase::Refused));
+    let error = status.last_error.clone().unwrap();
+    assert_eq!((error.reason.as_str(), error.attempts), ("SecretNotOurs", 1));
+    assert_eq!(error.other.unwrap().reason, "TargetUnreachable");
+    let (ready, reason, message) = condition(status, READY);
+    assert_eq!((ready, reason), ("False", "SecretNotOurs"));
+    assert!(message.contains("is left as it is") && message.contains("no answer"), "{message}");
+    assert_eq!(condition(status, WRITTEN).1, "SecretNotOurs");
+    assert_eq!(condition(status, REACHABLE), ("False", "TargetUnreachable", "no answer"));
+    // At the next attempt it is looked at again, and it is said no longer than it is so.
+    observed.output = OutputFact::Watched(None);
+    assert_eq!(plan(&observed, at(65)), Step::ReadOutput);
+    observed.output = OutputFact::Foreign;
+    assert_eq!(plan(&observed, at(65)), revoke);
+    let again = failed(&observed, Reason::TargetRefused, "no", at(65));
+    assert_eq!(again.last_error.unwrap().reason, "SecretNotOurs");
+    observed.output = OutputFact::Absent;
+    let gone = failed(&observed, Reason::TargetRefused, "no", at(65)).last_error.unwrap();
+    assert_eq!((gone.reason.as_str(), gone.other), ("TargetRefused", None));
+}
+
+#[test]
+fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
+    let waits = |observed: &Observed, now: Timestamp| plan(observed, now).waits_for_place(observed);
+    let mut observed = Observed { target: None, ..new() };
+    observed.has_finalizer = false;
+    assert_eq!(plan(&observed, at(0)), Step::AddFinalizer);
+    assert!(!waits(&observed, at(0)));
+    observed.has_finalizer = true;
+    assert!(!waits(&observed, at(0)), "whether it is ours is said before anything is issued");
+    observed.output = OutputFact::Foreign;
+    assert!(matches!(plan(&observed, at(0)), Step::SaveStatus(_)));
+    assert!(!waits(&observed, at(0)));
+    observed.output = OutputFact::Absent;
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    assert!(waits(&observed, at(0)));
+    // A credential is to be issued: the Secret is read when there is a place.
+    let mut observed = Observed { target: None, ..settled() };
+    observed.status = saved(plan(&observed, observed.status.next_rotation.unwrap()));
+    assert_eq!(plan(&observed, at(80_000)), Step::ReadOutput);
+    assert!(waits(&observed, at(80_000)));
+    // One that is given up ends, although its target is busy.
+    observed.deleting = true;
+    observed.status = saved(plan(&observed, at(0)));
+    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(0));
+    let week = at(7 * 86_400 + 1);
+    assert_eq!(plan(&observed, week), Step::ReadOutput);
+    assert!(!waits(&observed, week));
+}
