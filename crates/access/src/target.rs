@@ -20,9 +20,11 @@ use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
 const OLDEST_NAMESPACE: &str = "kube-system";
-/// So many objects of a kind are listed for one access. One access has far fewer: where there are more, others have its label, and nothing
-/// is said to be removed.
-const LIST_LIMIT: usize = 500;
+/// So many objects are in one page of a list.
+const PAGE: usize = 100;
+/// So many pages of a kind are listed for one access. One access has far fewer objects: where there are more, others have its label, and
+/// nothing is said to be removed.
+const MAX_PAGES: usize = 20;
 /// A token is no longer.
 const MAX_TOKEN: usize = 64 << 10;
 
@@ -111,6 +113,11 @@ impl Target {
             return Err(Failure::new(Reason::TargetRefused, message));
         }
         Ok(TargetIdentity { uid, endpoint: self.kubeconfig.cluster.endpoint() })
+    }
+
+    /// Whether it has the service account of this access.
+    pub(crate) async fn has_account(&self, owner: Owner<'_>) -> Result<bool, Failure> {
+        Ok(!self.list_ours(TargetKind::ServiceAccount, owner).await?.is_empty())
     }
 
     /// Has the target have the rights, and nothing else for this access.
@@ -275,8 +282,7 @@ impl Target {
         Ok(())
     }
 
-    /// Removes those of a kind that are this access's and are to go. What others have labeled, or the target shows beside what it was
-    /// asked for, stays.
+    /// Removes those of a kind that are this access's and are to go.
     async fn remove_kind(
         &self,
         permit: &Permit,
@@ -284,31 +290,43 @@ impl Target {
         owner: Owner<'_>,
         is_to_go: impl Fn(&Value) -> bool,
     ) -> Result<(), Failure> {
+        for object in self.list_ours(kind, owner).await?.iter().filter(|object| is_to_go(object)) {
+            let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
+        }
+        Ok(())
+    }
+
+    /// Those of a kind that are this access's, page by page. What others have labeled, or the target shows beside what it was asked for, is
+    /// not among them.
+    async fn list_ours(&self, kind: TargetKind, owner: Owner<'_>) -> Result<Vec<Value>, Failure> {
         let what = format!("list {}s", described(kind));
         let of_account = matches!(kind, TargetKind::Secret | TargetKind::ServiceAccount);
         let namespace = if of_account { TARGET_NAMESPACE } else { "" };
-        let selector = owner.selector().replace('/', "%2F").replace('=', "%3D");
+        let selector = encoded(&owner.selector());
         let name = match kind {
             TargetKind::Secret => String::new(),
             // What gives rights has one name.
             _ => format!("&fieldSelector=metadata.name%3D{}", account(owner.uid)),
         };
-        let path =
-            format!("{}?labelSelector={selector}{name}&limit={LIST_LIMIT}", kind.collection(namespace));
-        let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
-        if !found.metadata.more.is_empty() {
-            let message = format!(
-                "more than {LIST_LIMIT} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
-                described(kind),
-                owner.selector()
-            );
-            return Err(Failure::new(Reason::TargetRefused, message));
+        let (mut ours, mut from) = (Vec::new(), String::new());
+        for _ in 0..MAX_PAGES {
+            let path =
+                format!("{}?labelSelector={selector}{name}&limit={PAGE}{from}", kind.collection(namespace));
+            let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
+            ours.extend(found.items.into_iter().filter(|object| owner.is_ours(kind, object)));
+            if found.metadata.more.is_empty() {
+                return Ok(ours);
+            }
+            from = format!("&continue={}", encoded(&found.metadata.more));
         }
-        for object in found.items.iter().filter(|object| owner.is_ours(kind, object) && is_to_go(object)) {
-            let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-            self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
-        }
-        Ok(())
+        let message = format!(
+            "more than {} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
+            PAGE * MAX_PAGES,
+            described(kind),
+            owner.selector()
+        );
+        Err(Failure::new(Reason::TargetRefused, message))
     }
 
     async fn delete(
@@ -410,6 +428,15 @@ fn json_request(method: Method, path: &str, body: &Value) -> Result<Request<Vec<
     let request =
         Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, "application/json");
     request.body(body.to_string().into_bytes()).map_err(kube::Error::HttpError)
+}
+
+/// A value of a query, whatever a target has written there.
+fn encoded(value: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    value.bytes().map(byte).collect()
 }
 
 const fn described(kind: TargetKind) -> &'static str {

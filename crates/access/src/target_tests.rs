@@ -95,6 +95,43 @@ async fn what_lost_its_label_is_revoked_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_is_read_page_by_page() {
+    let pages = Mutex::new(vec![("coppice-1-2-1", "a/b="), ("coppice-1-2-2", "")]);
+    let (clients, sent) = scripted(move |method, _, _| match *method {
+        Method::GET => {
+            let (name, more) = pages.lock().unwrap().remove(0);
+            Answer::Object(200, json!({"metadata": {"continue": more}, "items": [object(name, "1-2")]}))
+        }
+        _ => Answer::Object(200, json!({})),
+    });
+    let (target, _) = target(|_, _| Answer::Refused(500));
+    Target { clients, ..target }.revoke_all(&permit(), OWNER).await.unwrap();
+    let sent = sent.lock().unwrap();
+    let asked: Vec<(&Method, &str)> = sent.iter().map(|sent| (&sent.method, sent.query.as_str())).collect();
+    let first = "labelSelector=coppice.dev%2Faccess%3D1-2&limit=100";
+    let second = format!("{first}&continue=a%2Fb%3D");
+    assert_eq!(asked[..2], [(&Method::GET, first), (&Method::GET, second.as_str())]);
+    let deleted: Vec<&str> = sent[2..].iter().map(|sent| sent.path.as_str()).collect();
+    let within = "/api/v1/namespaces/coppice-access/secrets";
+    assert_eq!(deleted, [format!("{within}/coppice-1-2-1"), format!("{within}/coppice-1-2-2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_cluster_has_the_account_is_known_by_name_and_label() {
+    for (account, expected) in
+        [(object("coppice-1-2", "1-2"), true), (object("coppice-1-2", "7"), false), (json!({}), false)]
+    {
+        let (target, _) = target(move |_, path| {
+            assert_eq!(path, "/api/v1/namespaces/coppice-access/serviceaccounts");
+            Answer::Object(200, json!({"items": [account.clone()]}))
+        });
+        assert_eq!(target.has_account(OWNER).await.unwrap(), expected);
+    }
+    let (target, _) = target(|_, _| Answer::Refused(503));
+    assert!(target.has_account(OWNER).await.is_err(), "it is not known");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
     let (target, written) = target(|method, _| match *method {
         Method::GET => Answer::Object(

@@ -368,6 +368,14 @@ impl ClusterAccessStatus {
         let left_by_crash = self.intent.as_ref().and_then(|intent| intent.written_until);
         left_by_crash.or_else(|| self.output.as_ref().and(self.not_after))
     }
+
+    /// Whether something may have been done in a target. Earlier versions did not write down in which.
+    pub const fn has_touched_target(&self) -> bool {
+        self.target.is_some()
+            || self.credential.is_some()
+            || self.observed_generation.is_some()
+            || !self.superseded.is_empty()
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

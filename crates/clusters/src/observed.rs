@@ -90,6 +90,8 @@ pub enum Progress {
     /// Nothing was done yet.
     #[default]
     Nothing,
+    /// Whether the target has the service account of this `ClusterAccess`, where status does not say which target it has.
+    AccountFound(bool),
     /// The target has the service account, the role and the bindings of this generation of the spec.
     RightsApplied,
     /// A credential is being issued: which, and how far. Of another one it says nothing.

@@ -34,6 +34,8 @@ pub enum Step {
     ReadOutput,
     /// Ask the target which cluster it is.
     Identify,
+    /// Ask the target whether it has the service account of this `ClusterAccess`.
+    FindAccount,
     /// Apply the service account, the role and the bindings in the target, and remove those that it is not to have any more.
     ApplyRights,
     /// Make the Secret in the target that the credential will be bound to; one of that name is deleted first.
@@ -99,7 +101,8 @@ impl Step {
     const fn is_in_target(&self) -> bool {
         matches!(
             self,
-            Self::ApplyRights
+            Self::FindAccount
+                | Self::ApplyRights
                 | Self::Bind { .. }
                 | Self::RequestToken { .. }
                 | Self::Verify { .. }
@@ -126,6 +129,15 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
         Some(_) => {
             let message = "the kubeconfig of spec.cluster leads to another cluster than the one that this ClusterAccess began with; nothing is done there, and \
                  nothing was revoked: write a kubeconfig of the cluster before into that Secret, and create another ClusterAccess for this one";
+            Some(save(failed(observed, Reason::TargetChanged, message, now)))
+        }
+        // By an earlier version, which did not write down in which cluster.
+        None if observed.status.has_touched_target() && observed.progress != Progress::AccountFound(true) => {
+            if observed.progress != Progress::AccountFound(false) {
+                return Some(Step::FindAccount);
+            }
+            let message = "an earlier version of Coppice has issued credentials, and the cluster of spec.cluster has no account of this ClusterAccess; nothing is done \
+                 there, and nothing was revoked: write a kubeconfig of the cluster before into that Secret, or delete this ClusterAccess and create another one";
             Some(save(failed(observed, Reason::TargetChanged, message, now)))
         }
         None => {
@@ -401,9 +413,7 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
     let forgotten_at = forgotten_at(since, forget_after);
     let is_done = observed.progress == Progress::RightsRemoved;
     let skipped = !is_done && status.last_error.is_some() && now >= forgotten_at;
-    // Nothing was done in a target that status does not name.
-    let is_touched = status.target.is_some() || status.credential.is_some();
-    if is_touched && !skipped {
+    if status.has_touched_target() && !skipped {
         if let Some(next) = waits_until(observed, now) {
             return Step::Wait(Some(next.min(forgotten_at)));
         }

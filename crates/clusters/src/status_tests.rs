@@ -147,3 +147,74 @@ fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
     assert_eq!(plan(&observed, week), Step::ReadOutput);
     assert!(!waits(&observed, week));
 }
+
+/// One whose status an earlier version wrote, which had neither `target` nor what came with it.
+fn of_earlier_version() -> Observed {
+    let status = serde_json::json!({
+        "observedGeneration": 1, "phase": "Ready", "credential": "u-1", "sequence": 1,
+        "notBefore": "1970-01-01T00:00:00Z", "notAfter": "1970-01-02T00:00:00Z",
+        "output": {"uid": "s", "resourceVersion": "7", "sha256": "of u-1"},
+    });
+    let status = serde_json::from_value(status).unwrap();
+    let output = OutputFact::Watched(Some(("s".to_owned(), "7".to_owned())));
+    Observed { status, output, ..new() }
+}
+
+#[test]
+fn what_an_earlier_version_issued_goes_on_in_the_cluster_that_has_its_account() {
+    let mut observed = of_earlier_version();
+    // What it did not say is said, and nothing is asked of the target.
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(condition(&observed.status, READY).0, "True");
+    assert!(matches!(plan(&observed, at(5)), Step::Wait(Some(_))));
+    // A rotation.
+    observed.spec.rotate = Some("now".to_owned());
+    observed.status = saved(plan(&observed, at(5)));
+    observed.output = OutputFact::Ours(secret("u-1", "7"));
+    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    observed.progress = Progress::AccountFound(true);
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(observed.status.target, Some(cluster("c")));
+    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    // A deletion.
+    let mut observed = Observed { deleting: true, ..of_earlier_version() };
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    observed.progress = Progress::AccountFound(true);
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(plan(&observed, at(5)), Step::RevokeAll);
+}
+
+#[test]
+fn what_an_earlier_version_issued_is_not_revoked_in_a_cluster_without_its_account() {
+    let mut observed = of_earlier_version();
+    observed.status.superseded = vec!["u-0".to_owned()];
+    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    observed.progress = Progress::AccountFound(false);
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "TargetChanged");
+    assert_eq!((&observed.status.superseded, &observed.status.target), (&vec!["u-0".to_owned()], &None));
+    assert_eq!(condition(&observed.status, READY).0, "True", "the Secret holds what it held");
+    // With a kubeconfig of the cluster before it goes on.
+    observed.progress = Progress::Nothing;
+    assert_eq!(plan(&observed, at(65)), Step::FindAccount);
+    observed.progress = Progress::AccountFound(true);
+    observed.status = saved(plan(&observed, at(65)));
+    assert_eq!(plan(&observed, at(65)), Step::Revoke { credential: "u-0".to_owned() });
+    // Deleted, it ends when forgetAfter is over, and claims no revocation.
+    let mut observed = Observed { deleting: true, ..of_earlier_version() };
+    observed.status = saved(plan(&observed, at(5)));
+    observed.progress = Progress::AccountFound(false);
+    observed.status = saved(plan(&observed, at(5)));
+    assert!(matches!(plan(&observed, at(6)), Step::Wait(Some(_))));
+    observed.output = OutputFact::Absent;
+    assert_eq!(plan(&observed, at(7 * 86_400 + 6)), Step::RemoveFinalizer { skipped: true });
+}
+
+#[test]
+fn rights_that_an_earlier_version_applied_are_removed_although_nothing_was_issued() {
+    let mut observed = Observed { deleting: true, ..new() };
+    observed.status.observed_generation = Some(1);
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+}

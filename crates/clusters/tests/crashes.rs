@@ -241,6 +241,7 @@ impl DurableState {
                 let uid = if self.elsewhere { "there" } else { "here" }.to_owned();
                 memory.target = Some(TargetIdentity { uid, endpoint: self.endpoint.to_string() });
             }
+            Step::FindAccount => panic!("status names the target before anything is done there"),
             Step::ApplyRights => {
                 assert!(self.status.sequence > 0, "an intent comes first");
                 assert!(self.status.target.is_some(), "which cluster it is comes first");
@@ -431,6 +432,7 @@ const fn in_target(step: &Step) -> bool {
     matches!(
         step,
         Step::Identify
+            | Step::FindAccount
             | Step::ApplyRights
             | Step::Bind { .. }
             | Step::RequestToken { .. }

@@ -257,6 +257,9 @@ impl Work<'_> {
         let owner =
             Owner { namespace: &self.access.namespace, name: &self.access.name, uid: &self.access.uid };
         match step {
+            Step::FindAccount => {
+                memory.progress = Progress::AccountFound(target.has_account(owner).await?);
+            }
             Step::ApplyRights => {
                 target.apply_rights(permit, owner, rights).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();

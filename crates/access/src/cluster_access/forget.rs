@@ -46,8 +46,7 @@ pub(super) async fn forget(
 
 /// Whether something may have been issued, as far as its status is understood.
 fn may_have_credentials(access: &Access) -> bool {
-    let status = &access.status;
-    access.status_error.is_some() || status.target.is_some() || status.credential.is_some()
+    access.status_error.is_some() || access.status.has_touched_target()
 }
 
 /// When it is given up: so long after the deletion as its spec says, if that much of it is understood.
