@@ -76,3 +76,13 @@ pub fn reserved_keys() -> String {
     let domains = RESERVED_DOMAINS.map(|domain| domain.replace('.', "[.]"));
     format!("^([^/]*[.])?({})/", domains.join("|"))
 }
+
+/// The labels of everything that an installation of this version consists of, by the tool that installs.
+pub fn installation_labels(managed_by: &str, version: &str) -> [(&'static str, String); 4] {
+    [
+        ("app.kubernetes.io/managed-by", managed_by.to_owned()),
+        ("app.kubernetes.io/name", "coppice".to_owned()),
+        ("app.kubernetes.io/part-of", "coppice".to_owned()),
+        ("app.kubernetes.io/version", version.to_owned()),
+    ]
+}

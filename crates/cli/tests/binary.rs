@@ -151,3 +151,23 @@ fn the_definitions_are_printed_as_yaml() {
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }
+
+/// The definitions in a file of manifests.
+fn definitions(manifests: &[u8]) -> Vec<serde_json::Value> {
+    serde_yaml::Deserializer::from_slice(manifests)
+        .map(|document| serde::Deserialize::deserialize(document).unwrap())
+        .filter(|object: &serde_json::Value| object["kind"] == "CustomResourceDefinition")
+        .collect()
+}
+
+#[test]
+fn the_definitions_are_those_of_the_manifests() {
+    let printed = definitions(&coppice(&["crds"]).output().unwrap().stdout);
+    let manifests = ["install.yaml", "access.yaml"].map(|file| std::fs::read(format!("../../deploy/{file}")));
+    let installed: Vec<_> = manifests.into_iter().flat_map(|text| definitions(&text.unwrap())).collect();
+    assert_eq!(printed.len(), installed.len());
+    for (printed, installed) in printed.iter().zip(&installed) {
+        assert_eq!(printed["metadata"], installed["metadata"]);
+        assert!(printed == installed, "{} differs", printed["metadata"]["name"]);
+    }
+}

@@ -102,12 +102,7 @@ impl Install {
     }
 
     fn labels(&self) -> Value {
-        json!({
-            "app.kubernetes.io/name": "coppice",
-            "app.kubernetes.io/part-of": "coppice",
-            "app.kubernetes.io/version": self.version,
-            "app.kubernetes.io/managed-by": self.managed_by,
-        })
+        names::installation_labels(&self.managed_by, &self.version).into_iter().collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use coppice_api::names::installation_labels;
 
 use crate::{Exit, Io};
 
@@ -12,7 +13,10 @@ use crate::{Exit, Io};
 pub(crate) struct CrdsArgs {}
 
 pub(crate) fn run(_: &CrdsArgs, io: &mut Io<'_>) -> Result<Exit> {
-    for crd in coppice_api::crds().into_iter().chain(coppice_clusters_api::crds()) {
+    for mut crd in coppice_api::crds().into_iter().chain(coppice_clusters_api::crds()) {
+        // As in the manifests: who applies both in turn changes nothing.
+        let labels = installation_labels("kubectl", env!("CARGO_PKG_VERSION"));
+        crd.metadata.labels = Some(labels.map(|(name, value)| (name.to_owned(), value)).into());
         write!(io.out, "---\n{}", crate::yaml::to_string(&crd)?)?;
     }
     Ok(Exit::Ok)
