@@ -79,14 +79,15 @@ pub async fn run(
         on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
     };
     let mut runner = Runner::new(environment, gate.clone(), queue, CancellationToken::new());
-    runner.add(ClusterAccessController::new(
+    let controller = ClusterAccessController::new(
         clients,
         server_clock,
         gate,
         events.clone(),
         access_metrics,
         unencrypted,
-    ));
+    );
+    runner.add(controller.with_workers(concurrency));
     let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
     Ok(runner.serve(election, on, until, flush).await?)
 }

@@ -4,6 +4,7 @@
 //! namespace, the one that was there is used. So is the number of those who work on each target now, which is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,8 +42,15 @@ pub(crate) enum ReadError {
 
 /// So many targets have clients at once.
 const MAX_CLIENTS: usize = 64;
-/// So many objects are worked on at once in one target: one that hangs keeps the other workers free.
+/// So many objects are worked on at once in one target at most: one that hangs keeps the other workers free.
 const MAX_AT_ONCE: usize = 4;
+/// One of so many workers, at least one, may wait for one target, and for all those together that did not answer last time.
+const SHARE: usize = 4;
+/// How many workers there are, unless somebody says otherwise.
+const WORKERS: usize = 16;
+
+/// A place among those who work on a target, and among those who wait for one that did not answer last time.
+pub(crate) type Place = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 /// After so long a kubeconfig is read again, or twice that at most: who labels its Secret does not wait for that.
 const READ_AGAIN: Duration = Duration::from_mins(5);
 
@@ -72,6 +80,10 @@ impl Source {
 pub(crate) struct Targets {
     clock: Clock,
     unencrypted: Unencrypted,
+    /// So many work on one target at once.
+    per_target: usize,
+    /// How many more may wait for a target that did not answer last time.
+    of_silent: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
@@ -81,6 +93,8 @@ struct State {
     uses: u64,
     /// By server: how many more may work there now.
     slots: BTreeMap<String, Arc<Semaphore>>,
+    /// The servers that did not answer last time.
+    silent: BTreeSet<String>,
 }
 
 /// What is known of a kubeconfig.
@@ -98,7 +112,19 @@ struct Known {
 
 impl Targets {
     pub(crate) fn new(clock: Clock, unencrypted: Unencrypted) -> Self {
-        Self { clock, unencrypted, state: Mutex::default() }
+        let (per_target, of_silent) = Self::limits(WORKERS);
+        Self { clock, unencrypted, per_target, of_silent, state: Mutex::default() }
+    }
+
+    /// The same for so many workers.
+    pub(crate) fn with_workers(self, workers: NonZeroUsize) -> Self {
+        let (per_target, of_silent) = Self::limits(workers.get());
+        Self { per_target, of_silent, ..self }
+    }
+
+    fn limits(workers: usize) -> (usize, Arc<Semaphore>) {
+        let share = (workers / SHARE).max(1);
+        (share.min(MAX_AT_ONCE), Arc::new(Semaphore::new(share)))
     }
 
     /// What is known of a kubeconfig without asking anybody.
@@ -128,25 +154,57 @@ impl Targets {
 
     /// Forgets those that nobody uses any more.
     pub(crate) fn retain(&self, used: &BTreeSet<Source>) {
-        self.state().known.retain(|source, _| used.contains(source));
+        let mut state = self.state();
+        let State { known, silent, .. } = &mut *state;
+        known.retain(|source, _| used.contains(source));
+        let servers: BTreeSet<&str> =
+            known.values().filter_map(|known| Some(known.last.as_ref()?.cluster.server.as_str())).collect();
+        silent.retain(|server| servers.contains(server.as_str()));
     }
 
     /// Whether as many work on the target now as may.
     pub(crate) fn is_busy(&self, source: &Source) -> bool {
         let state = self.state();
         let last = state.known.get(source).and_then(|known| known.last.as_ref());
-        let slots = last.and_then(|last| state.slots.get(&last.cluster.server));
-        slots.is_some_and(|slots| slots.available_permits() == 0)
+        last.is_some_and(|last| !self.has_place(&state, &last.cluster.server))
+    }
+
+    /// A target that did not answer last time is tried by one at a time, and not by many workers for all of those together: so that those
+    /// that answer go on.
+    fn has_place(&self, state: &State, server: &str) -> bool {
+        let free = state.slots.get(server).map_or(self.per_target, |slots| slots.available_permits());
+        if state.silent.contains(server) {
+            free == self.per_target && self.of_silent.available_permits() > 0
+        } else {
+            free > 0
+        }
     }
 
     /// A place among those that work on a target; none if as many do as may.
-    pub(crate) fn place(&self, target: &Target) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn place(&self, target: &Target) -> Option<Place> {
         let mut state = self.state();
         // A place that is taken keeps its semaphore.
         state.slots.retain(|_, slots| Arc::strong_count(slots) > 1);
-        let server = target.kubeconfig.cluster.server.clone();
-        let slots = state.slots.entry(server).or_insert_with(|| Arc::new(Semaphore::new(MAX_AT_ONCE)));
-        Arc::clone(slots).try_acquire_owned().ok()
+        let server = &target.kubeconfig.cluster.server;
+        if !self.has_place(&state, server) {
+            return None;
+        }
+        let is_silent = state.silent.contains(server);
+        let of_silent = is_silent.then(|| Arc::clone(&self.of_silent).try_acquire_owned());
+        let of_silent = of_silent.transpose().ok()?;
+        let new = || Arc::new(Semaphore::new(self.per_target));
+        let slots = state.slots.entry(server.clone()).or_insert_with(new);
+        Some((Arc::clone(slots).try_acquire_owned().ok()?, of_silent))
+    }
+
+    /// Whether a target has answered.
+    pub(crate) fn answered(&self, target: &Target, answered: bool) {
+        let (mut state, server) = (self.state(), &target.kubeconfig.cluster.server);
+        if answered {
+            state.silent.remove(server);
+        } else {
+            state.silent.insert(server.clone());
+        }
     }
 
     /// The target of a kubeconfig, which is read. `even_if_gone`: if its Secret is gone, by the one that was there, if that is known.

@@ -106,6 +106,39 @@ async fn a_target_that_hangs_takes_no_more_than_its_places() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_targets_that_did_not_answer_take_a_quarter_of_the_workers_and_each_of_them_one() {
+    let targets = targets().with_workers(NonZeroUsize::new(8).unwrap());
+    let (clients, answer) = here(Answer::Refused(404));
+    let mut known = Vec::new();
+    for server in ["https://a", "https://b", "https://c", "https://answers"] {
+        *answer.lock().unwrap() = secret(server);
+        let source = Source { name: server.to_owned(), ..source() };
+        known.push((targets.of(&clients, &source, false).await.unwrap(), source));
+    }
+    for (target, _) in &known[..3] {
+        targets.answered(target, false);
+    }
+    let place = |n: usize| targets.place(&known[n].0);
+    let is_busy = |n: usize| targets.is_busy(&known[n].1);
+    let first = place(0).unwrap();
+    assert!(is_busy(0) && place(0).is_none(), "one at a time");
+    let second = place(1).unwrap();
+    assert!(is_busy(2) && place(2).is_none(), "two of eight workers");
+    let healthy = [place(3).unwrap(), place(3).unwrap()];
+    assert!(is_busy(3), "of one target no more than that, either");
+    drop((first, healthy));
+    assert!(!is_busy(2) && place(2).is_some());
+    // One that answers again is as the others.
+    targets.answered(&known[1].0, true);
+    let _others = place(0).unwrap();
+    assert!(!is_busy(1) && place(1).is_some());
+    drop(second);
+    // Nobody uses it any more, and nothing is known of it.
+    targets.retain(&BTreeSet::new());
+    assert!(targets.state().silent.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_of_64_targets_are_kept() {
     let (targets, (clients, _)) = (targets(), here(secret("https://a")));
     let at = |n: usize| Source { name: format!("target-{n}"), ..source() };

@@ -10,14 +10,13 @@ use coppice_clusters_api::{ClusterAccessStatus, OutputRevision, TargetIdentity};
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::{ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
 use crate::target::{Failure, Target, Verdict, try_out};
-use crate::targets::ReadError;
+use crate::targets::{Place, ReadError};
 
 /// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
 const TRIES: u32 = 10;
@@ -35,7 +34,7 @@ pub(super) struct Memory {
     /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
     target: Option<Target>,
     /// A place among those that work on it.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     /// When what is done there has to end.
     ends: Instant,
     /// What the Secret holds, if it was read.
@@ -123,11 +122,15 @@ pub(super) async fn apply(
         Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
         Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
         Step::Identify => work.identify(memory).await,
-        step => match in_time(memory.ends, work.in_target(memory, step)).await {
-            Ok(None) => Applied::Again,
-            Ok(Some(status)) => work.save(status).await,
-            Err(failure) => work.failed(&failure).await,
-        },
+        step => {
+            let done = in_time(memory.ends, work.in_target(memory, step)).await;
+            match (done, &memory.target) {
+                (Ok(None), _) => Applied::Again,
+                (Ok(Some(status)), _) => work.save(status).await,
+                (Err(failure), Some(target)) => work.failed_in(target, &failure).await,
+                (Err(failure), None) => work.failed(&failure).await,
+            }
+        }
     }
 }
 
@@ -237,12 +240,21 @@ impl Work<'_> {
         let identity = in_time(memory.ends, target.identity()).await;
         match identity {
             Ok(identity) => {
+                controller.targets.answered(&target, true);
                 (memory.target, memory.place) = (Some(target), Some(place));
                 memory.identity = Some(identity);
                 Applied::Again
             }
-            Err(failure) => self.failed(&failure).await,
+            Err(failure) => self.failed_in(&target, &failure).await,
         }
+    }
+
+    /// A step in the target failed.
+    async fn failed_in(&self, target: &Target, failure: &Failure) -> Applied {
+        if failure.reason == Reason::TargetUnreachable {
+            self.controller.targets.answered(target, false);
+        }
+        self.failed(failure).await
     }
 
     /// A step in the target; the status that follows, if one does.

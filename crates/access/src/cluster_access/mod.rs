@@ -5,9 +5,9 @@
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
 //! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
-//! names; a target that hangs keeps a few workers busy, and each for a minute at most; the Secret holds a credential that was tried
-//! out; the one before is revoked after that alone; nothing that was issued outlives its `ClusterAccess`, unless its target is away for
-//! longer than `spec.forgetAfter`.
+//! names; a target that hangs keeps a few workers busy, each for a minute at most, and all that did not answer last time a quarter of
+//! the workers; the Secret holds a credential that was tried out; the one before is revoked after that alone; nothing that was issued
+//! outlives its `ClusterAccess`, unless its target is away for longer than `spec.forgetAfter`.
 //!
 //! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; what this API server does not do is
 //! tried again with backoff by the queue.
@@ -20,6 +20,7 @@ mod report;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,12 @@ impl ClusterAccessController {
         let targets = Targets::new(server_clock.clock().clone(), unencrypted);
         let (accesses, outputs) = (Store::default(), Store::default());
         Self { clients, server_clock, gate, events, accesses, outputs, targets, metrics }
+    }
+
+    /// The same for so many workers, of which those that wait for targets are a part.
+    #[must_use]
+    pub fn with_workers(self, workers: NonZeroUsize) -> Self {
+        Self { targets: self.targets.with_workers(workers), ..self }
     }
 
     fn now(&self) -> Timestamp {
