@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
-use coppice_clusters_api::{AccessPhase, Cause};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus};
 use coppice_runtime::metrics::{Metrics, Registrar};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,11 +13,17 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::kinds::Access;
 
+/// A revocation that has failed so often in a row has failed for half an hour.
+const FAILED_FOR_LONG: u32 = 6;
+
 /// What the controller of `ClusterAccess` measures. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessMetrics {
     accesses: Family<ByPhase, Gauge>,
     without_credential: Gauge,
+    overdue: Gauge,
+    unrevoked: Gauge,
+    unreachable: Gauge,
     issued: Family<ByCause, Counter>,
     revoked: Counter,
     failures: Family<ByReason, Counter>,
@@ -43,12 +49,21 @@ struct ByReason {
 pub(crate) struct Counts {
     phases: BTreeMap<AccessPhase, i64>,
     without_credential: i64,
+    overdue: i64,
+    unrevoked: i64,
+    unreachable: i64,
 }
 
 impl Default for Counts {
     /// None of any phase.
     fn default() -> Self {
-        Self { phases: AccessPhase::ALL.map(|phase| (phase, 0)).into(), without_credential: 0 }
+        Self {
+            phases: AccessPhase::ALL.map(|phase| (phase, 0)).into(),
+            without_credential: 0,
+            overdue: 0,
+            unrevoked: 0,
+            unreachable: 0,
+        }
     }
 }
 
@@ -59,10 +74,20 @@ impl Counts {
         *self.phases.entry(status.phase.unwrap_or(AccessPhase::Pending)).or_default() += 1;
         let is_wanted = !access.terminating && access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
         let is_valid = status.held_until().is_some_and(|until| now < until);
-        if is_wanted && !is_valid {
-            self.without_credential += 1;
-        }
+        self.without_credential += i64::from(is_wanted && !is_valid);
+        self.overdue += i64::from(is_wanted && is_overdue(status, now));
+        let Some(error) = &status.last_error else { return };
+        let is_revoking = access.terminating || !status.superseded.is_empty();
+        self.unrevoked += i64::from(is_revoking && error.attempts >= FAILED_FOR_LONG);
+        let mut reasons = std::iter::once(&error.reason).chain(error.other.iter().map(|other| &other.reason));
+        self.unreachable += i64::from(reasons.any(|reason| reason == Reason::TargetUnreachable.as_str()));
     }
+}
+
+/// Whether more than half of the time between the replacement of its credential and the end of that is over.
+fn is_overdue(status: &ClusterAccessStatus, now: Timestamp) -> bool {
+    let dates = status.next_rotation.zip(status.not_after);
+    dates.is_some_and(|(due, end)| now > due && now.duration_since(due) >= end.duration_since(now))
 }
 
 impl AccessMetrics {
@@ -71,6 +96,9 @@ impl AccessMetrics {
         let this = Self {
             accesses: Family::default(),
             without_credential: Gauge::default(),
+            overdue: Gauge::default(),
+            unrevoked: Gauge::default(),
+            unreachable: Gauge::default(),
             issued: Family::default(),
             revoked: Counter::default(),
             failures: Family::default(),
@@ -93,6 +121,9 @@ impl AccessMetrics {
             self.accesses.clone(),
         );
         to.register("cluster_accesses_without_credential", "ClusterAccesses whose Secret holds no valid credential, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.without_credential.clone());
+        to.register("cluster_accesses_overdue", "ClusterAccesses whose credential was to be replaced and is not, while more than half of the time from then until it expires is over, or that has expired, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.overdue.clone());
+        to.register("cluster_accesses_unrevoked", "ClusterAccesses with a credential that was to be revoked and is not, after six attempts or more in half an hour or longer, counted once a minute by every replica of `coppice-access`", self.unrevoked.clone());
+        to.register("cluster_accesses_unreachable", "ClusterAccesses whose target did not answer the last attempt, counted once a minute by every replica of `coppice-access`", self.unreachable.clone());
         to.register("credentials_issued", "Credentials that were issued, tried out, and written into a Secret, by cause: `First`, `Due`, `Requested`, `Lost` (the Secret was deleted or edited) or `Moved` (the cluster has another address)", self.issued.clone());
         to.register(
             "credentials_revoked",
@@ -113,6 +144,9 @@ impl AccessMetrics {
             self.accesses.get_or_create(&ByPhase { phase: phase.as_str() }).set(*count);
         }
         self.without_credential.set(counts.without_credential);
+        self.overdue.set(counts.overdue);
+        self.unrevoked.set(counts.unrevoked);
+        self.unreachable.set(counts.unreachable);
     }
 
     /// A credential was issued and written.
@@ -187,6 +221,50 @@ mod tests {
             "coppice_credentials_issued_total{cause=\"First\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_overdue_unrevoked_or_unreachable_is_counted() {
+        let registry = Metrics::new("test");
+        let metrics = AccessMetrics::new(&registry);
+        let failed = |reason: &str, attempts: u32, other: serde_json::Value| {
+            serde_json::json!({
+                "reason": reason, "message": "", "generation": 1, "attempts": attempts, "at": "2026-01-01T00:00:00Z", "other": other
+            })
+        };
+        let dates = |error: serde_json::Value, superseded: &[&str]| {
+            serde_json::json!({
+                "nextRotation": "2026-01-01T06:00:00Z", "notAfter": "2026-01-01T10:00:00Z",
+                "output": {"uid": "s", "resourceVersion": "1", "sha256": "x"}, "lastError": error, "superseded": superseded
+            })
+        };
+        let none = serde_json::Value::Null;
+        let other = serde_json::json!({"reason": "TargetUnreachable", "message": ""});
+        let all = [
+            dates(none.clone(), &["u-0"]),
+            dates(failed("TargetRefused", 5, none.clone()), &["u-0"]),
+            dates(failed("TargetRefused", 6, none.clone()), &["u-0"]),
+            dates(failed("SecretNotOurs", 6, other), &[]),
+            dates(failed("TargetUnreachable", 1, none), &[]),
+        ];
+        for (now, overdue) in
+            [("05:00", 0), ("07:59", 0), ("08:00", all.len()), ("10:00", all.len()), ("12:00", all.len())]
+        {
+            let now = format!("2026-01-01T{now}:00Z").parse().unwrap();
+            let mut counts = Counts::default();
+            for status in &all {
+                counts.add(&access(status), now);
+            }
+            metrics.set(&counts);
+            let text = registry.encode();
+            for line in [
+                format!("coppice_cluster_accesses_overdue {overdue}"),
+                "coppice_cluster_accesses_unrevoked 1".to_owned(),
+                "coppice_cluster_accesses_unreachable 2".to_owned(),
+            ] {
+                assert!(text.lines().any(|l| l == line), "{now}: {line}: {text}");
+            }
         }
     }
 }
