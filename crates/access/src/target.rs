@@ -28,6 +28,9 @@ const MAX_PAGES: usize = 20;
 /// A token is no longer.
 const MAX_TOKEN: usize = 64 << 10;
 
+/// The namespaces that may have roles and bindings of an access; none if it may be any of them.
+type Within<'a> = Option<&'a [String]>;
+
 /// Why something was not done in a target, for status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -117,18 +120,19 @@ impl Target {
 
     /// Whether it has the service account of this access.
     pub(crate) async fn has_account(&self, owner: Owner<'_>) -> Result<bool, Failure> {
-        Ok(!self.list_ours(TargetKind::ServiceAccount, owner).await?.is_empty())
+        Ok(!self.list_ours(TargetKind::ServiceAccount, owner, None).await?.is_empty())
     }
 
-    /// Has the target have the rights, and nothing else for this access.
+    /// Has the target have the rights, and nothing else for this access within these namespaces.
     pub(crate) async fn apply_rights(
         &self,
         permit: &Permit,
         owner: Owner<'_>,
         rights: &Rights,
+        within: Within<'_>,
     ) -> Result<(), Failure> {
         let wanted = owner.rights(rights);
-        self.remove(permit, owner, &wanted).await?;
+        self.remove(permit, owner, &wanted, within).await?;
         for object in &wanted {
             let applied = self.apply(permit, object).await;
             let no_namespace = matches!(&applied, Err(kube::Error::Api(status)) if status.code == 404);
@@ -145,16 +149,21 @@ impl Target {
         Ok(())
     }
 
-    /// Removes everything that gives this access rights.
-    pub(crate) async fn remove_rights(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove(permit, owner, &[]).await?;
+    /// Removes everything that gives this access rights within these namespaces.
+    pub(crate) async fn remove_rights(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        within: Within<'_>,
+    ) -> Result<(), Failure> {
+        self.remove(permit, owner, &[], within).await?;
         // By its name, whatever labels it has by now: without it no token of it is valid.
         self.delete(permit, TargetKind::ServiceAccount, (TARGET_NAMESPACE, &account(owner.uid)), None).await
     }
 
     /// Deletes every Secret that a credential of this access is bound to.
     pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove_kind(permit, TargetKind::Secret, owner, |_| true).await
+        self.remove_kind(permit, TargetKind::Secret, owner, None, |_| true).await
     }
 
     /// Deletes the Secret that a credential is bound to, by its name, which no other has: one that lost its label would not be found, and
@@ -275,9 +284,10 @@ impl Target {
         permit: &Permit,
         owner: Owner<'_>,
         wanted: &[TargetObject],
+        within: Within<'_>,
     ) -> Result<(), Failure> {
         for kind in TargetKind::OF_RIGHTS {
-            self.remove_kind(permit, kind, owner, |found| !is_wanted(kind, found, wanted)).await?;
+            self.remove_kind(permit, kind, owner, within, |found| !is_wanted(kind, found, wanted)).await?;
         }
         Ok(())
     }
@@ -288,21 +298,46 @@ impl Target {
         permit: &Permit,
         kind: TargetKind,
         owner: Owner<'_>,
+        within: Within<'_>,
         is_to_go: impl Fn(&Value) -> bool,
     ) -> Result<(), Failure> {
-        for object in self.list_ours(kind, owner).await?.iter().filter(|object| is_to_go(object)) {
+        for object in self.list_ours(kind, owner, within).await?.iter().filter(|object| is_to_go(object)) {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
         }
         Ok(())
     }
 
-    /// Those of a kind that are this access's, page by page. What others have labeled, or the target shows beside what it was asked for, is
-    /// not among them.
-    async fn list_ours(&self, kind: TargetKind, owner: Owner<'_>) -> Result<Vec<Value>, Failure> {
+    /// Those of a kind that are this access's, within these namespaces where the kind is in others than that of the accounts.
+    async fn list_ours(
+        &self,
+        kind: TargetKind,
+        owner: Owner<'_>,
+        within: Within<'_>,
+    ) -> Result<Vec<Value>, Failure> {
+        let namespaces: Vec<&str> = match (kind, within) {
+            (TargetKind::Secret | TargetKind::ServiceAccount, _) => vec![TARGET_NAMESPACE],
+            (TargetKind::Role | TargetKind::RoleBinding, Some(within)) => {
+                within.iter().map(String::as_str).collect()
+            }
+            _ => vec![""],
+        };
+        let mut ours = Vec::new();
+        for namespace in namespaces {
+            ours.extend(self.list_ours_in(namespace, kind, owner).await?);
+        }
+        Ok(ours)
+    }
+
+    /// The same in one namespace or (empty) in all, page by page. What others have labeled, or the target shows beside what it was asked for,
+    /// is not among them.
+    async fn list_ours_in(
+        &self,
+        namespace: &str,
+        kind: TargetKind,
+        owner: Owner<'_>,
+    ) -> Result<Vec<Value>, Failure> {
         let what = format!("list {}s", described(kind));
-        let of_account = matches!(kind, TargetKind::Secret | TargetKind::ServiceAccount);
-        let namespace = if of_account { TARGET_NAMESPACE } else { "" };
         let selector = encoded(&owner.selector());
         let name = match kind {
             TargetKind::Secret => String::new(),

@@ -75,7 +75,7 @@ async fn what_is_of_another_access_or_labeled_by_others_is_never_removed() {
     target.revoke(&permit, "1-2-1").await.unwrap();
     assert_eq!(deleted(&written), [("coppice-1-2-1".to_owned(), Value::Null)]);
     written.lock().unwrap().clear();
-    target.remove_rights(&permit, OWNER).await.unwrap();
+    target.remove_rights(&permit, OWNER, None).await.unwrap();
     let by_name = ("coppice-1-2".to_owned(), Value::Null);
     let mut removed = vec![uid("coppice-1-2"); TargetKind::OF_RIGHTS.len()];
     removed.push(by_name);
@@ -89,7 +89,7 @@ async fn what_lost_its_label_is_revoked_by_its_name() {
         _ => Answer::Object(200, json!({})),
     });
     target.revoke(&permit(), "1-2-1").await.unwrap();
-    target.remove_rights(&permit(), OWNER).await.unwrap();
+    target.remove_rights(&permit(), OWNER, None).await.unwrap();
     let by_name = |name: &str| (name.to_owned(), Value::Null);
     assert_eq!(deleted(&written), [by_name("coppice-1-2-1"), by_name("coppice-1-2")]);
 }
@@ -114,6 +114,41 @@ async fn a_list_is_read_page_by_page() {
     let deleted: Vec<&str> = sent[2..].iter().map(|sent| sent.path.as_str()).collect();
     let within = "/api/v1/namespaces/coppice-access/secrets";
     assert_eq!(deleted, [format!("{within}/coppice-1-2-1"), format!("{within}/coppice-1-2-2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_are_looked_for_where_status_says_that_they_may_be() {
+    let (clients, sent) = scripted(|_, _, _| Answer::Object(200, json!({"items": []})));
+    let (target, _) = target(|_, _| Answer::Refused(500));
+    let target = Target { clients, ..target };
+    let roles = |within: Within<'_>| {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let within = within.map_or_else(
+            || vec![String::new()],
+            |within| within.iter().map(|namespace| format!("/namespaces/{namespace}")).collect(),
+        );
+        let of = |resource: &str| -> Vec<String> {
+            within.iter().map(|within| format!("{rbac}{within}/{resource}")).collect()
+        };
+        let accounts = vec!["/api/v1/namespaces/coppice-access/serviceaccounts".to_owned()];
+        let of_cluster = |resource: &str| vec![format!("{rbac}/{resource}")];
+        [
+            of("rolebindings"),
+            of_cluster("clusterrolebindings"),
+            of("roles"),
+            of_cluster("clusterroles"),
+            accounts,
+        ]
+        .concat()
+    };
+    let named = ["shop".to_owned(), "stage".to_owned()];
+    for within in [None, Some(&named[..])] {
+        sent.lock().unwrap().clear();
+        target.remove_rights(&permit(), OWNER, within).await.unwrap();
+        let sent = sent.lock().unwrap();
+        let listed = sent.iter().filter(|sent| sent.method == Method::GET);
+        assert_eq!(listed.map(|sent| sent.path.clone()).collect::<Vec<_>>(), roles(within));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +177,7 @@ async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
     });
     for failure in [
         target.revoke_all(&permit(), OWNER).await.unwrap_err(),
-        target.remove_rights(&permit(), OWNER).await.unwrap_err(),
+        target.remove_rights(&permit(), OWNER, None).await.unwrap_err(),
     ] {
         assert_eq!(failure.reason, Reason::TargetRefused);
         assert!(failure.message.contains("coppice.dev/access=1-2: take it off"), "{failure}");

@@ -21,6 +21,8 @@ pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 86_400);
 pub const FORGET_AFTER: Duration = Duration::from_secs(7 * 86_400);
 /// So many credentials may wait to be revoked: none is forgotten, and no other is issued meanwhile.
 pub const MAX_SUPERSEDED: usize = 16;
+/// So many namespaces of a target are named in status: twice as many as rights may have, so that those before are among them.
+pub const MAX_NAMESPACES: usize = 64;
 
 /// Of conditions: whether the target's API server answered the last request, as the cluster that credentials were issued in.
 pub const REACHABLE: &str = "Reachable";
@@ -333,6 +335,11 @@ pub struct ClusterAccessStatus {
     /// changed or revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetIdentity>,
+    /// The namespaces of the target in which there may be roles and bindings, written down before they are made there. Absent: it may be
+    /// any of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_namespaces")]
+    pub namespaces: Option<Vec<String>>,
     /// The credential that is being issued, written down before anything is done for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<IssueIntent>,

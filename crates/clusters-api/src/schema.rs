@@ -5,7 +5,7 @@ use coppice_quantity::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::cluster_access::{LONGEST_TTL, MAX_SUPERSEDED, SHORTEST_TTL};
+use crate::cluster_access::{LONGEST_TTL, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL};
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -120,5 +120,13 @@ pub(crate) fn credentials(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": MAX_SUPERSEDED, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "maxLength": 128}
+    })
+}
+
+/// Namespaces of a target in status: as many as [`MAX_NAMESPACES`].
+pub(crate) fn status_namespaces(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": MAX_NAMESPACES, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "maxLength": 63}
     })
 }

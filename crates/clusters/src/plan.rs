@@ -9,13 +9,14 @@
 //! issued.
 
 use coppice_api::Reason;
-use coppice_clusters_api::cluster_access::MAX_SUPERSEDED;
+use coppice_clusters_api::cluster_access::{MAX_NAMESPACES, MAX_SUPERSEDED};
 use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{
     IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
 };
+use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
 use crate::status::{self, begun, complete, failed, validity};
 
@@ -117,7 +118,25 @@ impl Step {
 /// What is done next.
 pub fn plan(observed: &Observed, now: Timestamp) -> Step {
     let step = if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) };
-    if step.is_in_target() { not_yet_in_target(observed, now).unwrap_or(step) } else { step }
+    if !step.is_in_target() {
+        return step;
+    }
+    let before = not_yet_in_target(observed, now);
+    let before = before.or_else(|| names_namespaces(observed, now).filter(|_| step == Step::ApplyRights));
+    before.unwrap_or(step)
+}
+
+/// What comes before rights are applied: status names each namespace that they will be in, since they are looked for nowhere else when they
+/// are to go.
+fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let known = observed.status.namespaces.as_ref()?;
+    let mut all = namespaces(&observed.spec.rights);
+    if all.iter().all(|namespace| known.contains(namespace)) {
+        return None;
+    }
+    all.extend(known.iter().cloned());
+    let namespaces = (all.len() <= MAX_NAMESPACES).then(|| all.into_iter().collect());
+    Some(save(complete(observed, ClusterAccessStatus { namespaces, ..observed.status.clone() }, now)))
 }
 
 /// What comes before anything is done in the target: it is known which cluster that is, status says so, and it is the one that
@@ -142,7 +161,10 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
         }
         None => {
             let target = Some(found.clone());
-            Some(save(complete(observed, ClusterAccessStatus { target, ..observed.status.clone() }, now)))
+            let is_new = !observed.status.has_touched_target();
+            let namespaces = is_new.then(|| namespaces(&observed.spec.rights).into_iter().collect());
+            let status = ClusterAccessStatus { target, namespaces, ..observed.status.clone() };
+            Some(save(complete(observed, status, now)))
         }
     }
 }

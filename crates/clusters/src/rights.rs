@@ -1,5 +1,7 @@
 //! As which objects the rights of a credential are written into its target.
 
+use std::collections::BTreeSet;
+
 use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters_api::names::{LABEL_ACCESS, TARGET_NAMESPACE, account, bound_secret};
 use coppice_clusters_api::{Rights, Rule};
@@ -166,6 +168,13 @@ impl Owner<'_> {
         });
         self.object(kind, namespace, &name, fields)
     }
+}
+
+/// The namespaces of a target that these rights are in.
+pub(crate) fn namespaces(rights: &Rights) -> BTreeSet<String> {
+    let of_role = rights.role.iter().map(|role| &role.namespace);
+    let bound = rights.bind.iter().flat_map(|bind| &bind.namespaces);
+    of_role.chain(bound).cloned().collect()
 }
 
 /// Whether an object of ours that the target has can stay: it is among those that it is to have, with the same role, which cannot be

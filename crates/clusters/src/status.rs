@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validity};
 use crate::plan::unusable;
+use crate::rights::namespaces;
 use crate::rotation::{next_rotation, restored_again};
 
 /// The longest text of an error, in characters.
@@ -193,6 +194,8 @@ pub fn adopted(
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
     status.output = Some(output.revision.clone());
     status.rotated.clone_from(&intent.rotate);
+    // Rights in any other were removed when those of this generation were applied, which came before.
+    status.namespaces = Some(namespaces(&observed.spec.rights).into_iter().collect());
     if let Some(target) = &mut status.target {
         endpoint.clone_into(&mut target.endpoint);
     }

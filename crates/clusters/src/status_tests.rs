@@ -218,3 +218,44 @@ fn rights_that_an_earlier_version_applied_are_removed_although_nothing_was_issue
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(plan(&observed, at(5)), Step::FindAccount);
 }
+
+#[test]
+fn status_names_each_namespace_before_rights_are_applied_there() {
+    let mut observed = new();
+    observed.status = begun(&observed, Cause::First, at(0));
+    observed.status = saved(plan(&observed, at(0)));
+    let named = |status: &ClusterAccessStatus| status.namespaces.clone().map(|all| all.join(" "));
+    assert_eq!(named(&observed.status).as_deref(), Some("shop"));
+    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    // In another one: the one before is looked at until another credential is issued.
+    let mut observed = settled();
+    observed.generation = 2;
+    observed.spec.rights.bind.as_mut().unwrap().namespaces = vec!["stage".to_owned()];
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!(named(&observed.status).as_deref(), Some("shop stage"));
+    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    observed.status = rights_applied(&observed, at(5));
+    assert_eq!(named(&observed.status).as_deref(), Some("shop stage"));
+    observed.status = begun(&observed, Cause::Due, at(6));
+    let intent = observed.status.intent.clone().unwrap();
+    let adopted = adopted(
+        &observed,
+        &intent,
+        (&secret("u-2", "8"), Validity { not_before: at(6), not_after: at(90_000) }),
+        "e",
+        at(7),
+    );
+    assert_eq!(named(&adopted).as_deref(), Some("stage"));
+    // Too many for status, or an earlier version has not named them: any of them.
+    observed.generation = 3;
+    observed.status.namespaces = Some((0..64).map(|n| n.to_string()).collect());
+    observed.status = saved(plan(&observed, at(7)));
+    assert_eq!(observed.status.namespaces, None);
+    assert_eq!(plan(&observed, at(7)), Step::ApplyRights);
+    let mut observed = of_earlier_version();
+    observed.generation = 2;
+    observed.progress = Progress::AccountFound(true);
+    observed.status = saved(plan(&observed, at(5)));
+    assert_eq!((&observed.status.namespaces, observed.status.target.is_some()), (&None, true));
+    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+}

@@ -264,6 +264,7 @@ impl Work<'_> {
         step: Step,
     ) -> Result<Option<ClusterAccessStatus>, Failure> {
         let (permit, rights) = (self.permit, &self.observed.spec.rights);
+        let within = self.observed.status.namespaces.as_deref();
         // Each of these steps comes after it was identified.
         let Some(target) = memory.target.clone() else { return Ok(None) };
         let owner =
@@ -273,7 +274,7 @@ impl Work<'_> {
                 memory.progress = Progress::AccountFound(target.has_account(owner).await?);
             }
             Step::ApplyRights => {
-                target.apply_rights(permit, owner, rights).await?;
+                target.apply_rights(permit, owner, rights, within).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
             Step::Bind { credential } => {
@@ -325,7 +326,7 @@ impl Work<'_> {
                 memory.progress = Progress::AllRevoked;
             }
             Step::RemoveRights => {
-                target.remove_rights(permit, owner).await?;
+                target.remove_rights(permit, owner, within).await?;
                 memory.progress = Progress::RightsRemoved;
             }
             // None of the others is in the target.
