@@ -275,7 +275,7 @@ fn every_edge_of_the_table_is_taken_for_its_cause_and_no_other() {
                 assert_eq!(namespace.fails(false).pass(fails + 70), [(fails + 60, edge.to)]);
             }
             EdgeCause::Missed => assert_eq!(namespace.gap().state(), edge.to),
-            EdgeCause::BudgetSpent => {
+            EdgeCause::FailureBudgetSpent => {
                 namespace.settings.budget.max = seconds(250);
                 namespace.look();
                 assert_eq!(namespace.pass(260), [(250, edge.to)]);
