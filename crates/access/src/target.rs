@@ -1,4 +1,6 @@
-//! Requests to one target: its service accounts, roles, bindings and tokens.
+//! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`.
+
+mod certificate;
 
 use std::collections::BTreeMap;
 
@@ -7,7 +9,7 @@ use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters::kubeconfig::Kubeconfig;
 use coppice_clusters::probe;
 use coppice_clusters::rights::{Owner, TargetKind, TargetObject, is_wanted};
-use coppice_clusters_api::names::{TARGET_NAMESPACE, account, bound_secret, identity};
+use coppice_clusters_api::names::{TARGET_NAMESPACE, account, bound_secret};
 use coppice_clusters_api::{Rights, Rule, TargetIdentity};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
@@ -16,6 +18,7 @@ use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub(crate) use self::certificate::RequestedCertificate;
 use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
@@ -25,8 +28,8 @@ const PAGE: usize = 100;
 /// So many pages of a kind are listed for one access. One access has far fewer objects: where there are more, others have its label, and
 /// nothing is said to be removed.
 const MAX_PAGES: usize = 20;
-/// A token is no longer.
-const MAX_TOKEN: usize = 64 << 10;
+/// Neither a token nor a certificate is longer.
+const MAX_CREDENTIAL: usize = 64 << 10;
 
 /// The namespaces that may have roles and bindings of an access; none if it may be any of them.
 type Within<'a> = Option<&'a [String]>;
@@ -154,25 +157,29 @@ impl Target {
         &self,
         permit: &Permit,
         owner: Owner<'_>,
+        rights: &Rights,
         within: Within<'_>,
     ) -> Result<(), Failure> {
         self.remove(permit, owner, &[], within).await?;
-        // By its name, whatever labels it has by now: without it no token of it is valid.
-        self.delete(permit, TargetKind::ServiceAccount, (TARGET_NAMESPACE, &account(owner.uid)), None).await
+        // By their names, whatever labels they have by now: without these no credential of it has a right.
+        for TargetObject { kind, namespace, name, .. } in owner.essentials(rights) {
+            self.delete(permit, kind, (&namespace, &name), None).await?;
+        }
+        Ok(())
     }
 
-    /// Deletes every Secret that a credential of this access is bound to.
+    /// Deletes everything that a credential of this access is issued from.
     pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove_kind(permit, TargetKind::Secret, owner, None, |_| true).await
+        self.remove_kind(permit, owner.issued_from(), owner, None, |_| true).await
     }
 
-    /// Deletes the Secret that a credential is bound to, by its name, which no other has: one that lost its label would not be found, and
+    /// Deletes the Secret that a token is bound to, by its name, which no other has: one that lost its label would not be found, and
     /// its token would stay valid.
     pub(crate) async fn revoke(&self, permit: &Permit, credential: &str) -> Result<(), Failure> {
         self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &bound_secret(credential)), None).await
     }
 
-    /// Makes the Secret that a credential will be bound to; its uid.
+    /// Makes the Secret that a token will be bound to; its uid.
     pub(crate) async fn bind(
         &self,
         permit: &Permit,
@@ -227,7 +234,7 @@ impl Target {
         });
         let issued = self.write::<Issued>(permit, Method::POST, &path, &body).await;
         let Issued { spec, status } = issued.map_err(|error| Failure::of("issue a token", &error))?;
-        if status.token.is_empty() || status.token.len() > MAX_TOKEN || spec.expiration_seconds <= 0 {
+        if status.token.is_empty() || status.token.len() > MAX_CREDENTIAL || spec.expiration_seconds <= 0 {
             let message = "the target answered a TokenRequest without a token that is valid for some time";
             return Err(Failure::new(Reason::TargetRefused, message));
         }
@@ -286,7 +293,7 @@ impl Target {
         wanted: &[TargetObject],
         within: Within<'_>,
     ) -> Result<(), Failure> {
-        for kind in TargetKind::OF_RIGHTS {
+        for kind in TargetKind::OF_RIGHTS.into_iter().filter(|kind| owner.may_have(*kind)) {
             self.remove_kind(permit, kind, owner, within, |found| !is_wanted(kind, found, wanted)).await?;
         }
         Ok(())
@@ -340,7 +347,7 @@ impl Target {
         let what = format!("list {}s", described(kind));
         let selector = encoded(&owner.selector());
         let name = match kind {
-            TargetKind::Secret => String::new(),
+            TargetKind::Secret | TargetKind::SigningRequest => String::new(),
             // What gives rights has one name.
             _ => format!("&fieldSelector=metadata.name%3D{}", account(owner.uid)),
         };
@@ -424,10 +431,10 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// Tries a credential out, as the one who has it.
+/// Tries a credential out, as the one who has it, who is to be this user.
 pub(crate) async fn try_out(
     clients: &Clients,
-    uid: &str,
+    identity: &str,
     rights: &Rights,
     rules: &[Rule],
 ) -> Result<Verdict, Failure> {
@@ -438,7 +445,7 @@ pub(crate) async fn try_out(
         answer => answer.map_err(|error| Failure::of("say whose the credential is", &error))?,
     };
     let user = who["status"]["userInfo"]["username"].as_str().unwrap_or_default();
-    if user != identity(uid) {
+    if user != identity {
         return Ok(Verdict::Wrong("the target takes the credential for that of somebody else".to_owned()));
     }
     let probes = [(probe::granted(rights, rules), true), (probe::refused(rights, rules), false)];
@@ -477,6 +484,7 @@ fn encoded(value: &str) -> String {
 const fn described(kind: TargetKind) -> &'static str {
     match kind {
         TargetKind::Secret => "Secret",
+        TargetKind::SigningRequest => "CertificateSigningRequest",
         TargetKind::ServiceAccount => "ServiceAccount",
         TargetKind::Role => "Role",
         TargetKind::ClusterRole => "ClusterRole",

@@ -2,12 +2,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coppice_clusters::kubeconfig::{Cluster, User};
+use coppice_clusters_api::{Issuer, RoleRights};
 use coppice_runtime::leader::Gate;
 use coppice_scripted::{Answer, scripted};
 
 use super::*;
 
-const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2" };
+const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest };
 /// What no status may show.
 const SECRET: &str = "eyJhbGciOiJSUzI1NiJ9";
 
@@ -26,6 +27,12 @@ fn target(answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static) -> (
     });
     let cluster = Cluster { server: "https://target".to_owned(), authorities: None, server_name: None };
     (Target { kubeconfig: Kubeconfig { cluster, user: User::Token("t".to_owned()) }, clients }, written)
+}
+
+/// In one namespace.
+fn rights() -> Rights {
+    let role = RoleRights { namespace: "shop".to_owned(), rules: Vec::new() };
+    Rights { role: Some(role), ..Rights::default() }
 }
 
 fn permit() -> Permit {
@@ -75,7 +82,7 @@ async fn what_is_of_another_access_or_labeled_by_others_is_never_removed() {
     target.revoke(&permit, "1-2-1").await.unwrap();
     assert_eq!(deleted(&written), [("coppice-1-2-1".to_owned(), Value::Null)]);
     written.lock().unwrap().clear();
-    target.remove_rights(&permit, OWNER, None).await.unwrap();
+    target.remove_rights(&permit, OWNER, &rights(), None).await.unwrap();
     let by_name = ("coppice-1-2".to_owned(), Value::Null);
     let mut removed = vec![uid("coppice-1-2"); TargetKind::OF_RIGHTS.len()];
     removed.push(by_name);
@@ -89,9 +96,24 @@ async fn what_lost_its_label_is_revoked_by_its_name() {
         _ => Answer::Object(200, json!({})),
     });
     target.revoke(&permit(), "1-2-1").await.unwrap();
-    target.remove_rights(&permit(), OWNER, None).await.unwrap();
+    target.remove_rights(&permit(), OWNER, &rights(), None).await.unwrap();
     let by_name = |name: &str| (name.to_owned(), Value::Null);
     assert_eq!(deleted(&written), [by_name("coppice-1-2-1"), by_name("coppice-1-2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_asked_about() {
+    let (target, written) = target(|method, path| {
+        assert!(!path.contains("serviceaccounts") && !path.contains("secrets"), "{path}");
+        match *method {
+            Method::GET => Answer::Object(200, json!({"items": []})),
+            _ => Answer::Object(200, json!({})),
+        }
+    });
+    let owner = Owner { issuer: Issuer::ClientCertificate, ..OWNER };
+    target.revoke_all(&permit(), owner).await.unwrap();
+    target.remove_rights(&permit(), owner, &rights(), None).await.unwrap();
+    assert_eq!(deleted(&written), [("coppice-1-2".to_owned(), Value::Null)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +166,7 @@ async fn rights_are_looked_for_where_status_says_that_they_may_be() {
     let named = ["shop".to_owned(), "stage".to_owned()];
     for within in [None, Some(&named[..])] {
         sent.lock().unwrap().clear();
-        target.remove_rights(&permit(), OWNER, within).await.unwrap();
+        target.remove_rights(&permit(), OWNER, &rights(), within).await.unwrap();
         let sent = sent.lock().unwrap();
         let listed = sent.iter().filter(|sent| sent.method == Method::GET);
         assert_eq!(listed.map(|sent| sent.path.clone()).collect::<Vec<_>>(), roles(within));
@@ -177,7 +199,7 @@ async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
     });
     for failure in [
         target.revoke_all(&permit(), OWNER).await.unwrap_err(),
-        target.remove_rights(&permit(), OWNER, None).await.unwrap_err(),
+        target.remove_rights(&permit(), OWNER, &rights(), None).await.unwrap_err(),
     ] {
         assert_eq!(failure.reason, Reason::TargetRefused);
         assert!(failure.message.contains("coppice.dev/access=1-2: take it off"), "{failure}");

@@ -10,9 +10,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{Issuer, schema};
 
-/// The shortest `spec.ttl`: API servers issue no tokens for less.
+/// The shortest `spec.ttl`: API servers issue nothing for less.
 pub const SHORTEST_TTL: Duration = Duration::from_secs(600);
 /// The longest `spec.ttl`.
 pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 86_400);
@@ -23,6 +23,8 @@ pub const FORGET_AFTER: Duration = Duration::from_secs(7 * 86_400);
 pub const MAX_SUPERSEDED: usize = 16;
 /// So many namespaces of a target are named in status: twice as many as rights may have, so that those before are among them.
 pub const MAX_NAMESPACES: usize = 64;
+/// So many certificates that were replaced are listed in status until they expire.
+pub const MAX_CERTIFICATES: usize = 32;
 
 /// Of conditions: whether the target's API server answered the last request, as the cluster that credentials were issued in.
 pub const REACHABLE: &str = "Reachable";
@@ -60,6 +62,9 @@ pub const WRITTEN: &str = "Written";
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.cluster.kubeconfigSecret) || self.output.secret != self.cluster.kubeconfigSecret.name",
     "message": "output.secret: write the name of another Secret than cluster.kubeconfigSecret.name, which holds the kubeconfig that credentials are issued with"
+}, {
+    "rule": "(has(self.issuer) ? self.issuer : 'TokenRequest') == (has(oldSelf.issuer) ? oldSelf.issuer : 'TokenRequest')",
+    "message": "the issuer of a ClusterAccess cannot be changed: delete it, which revokes its credentials or takes their rights, and create another one"
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterAccessSpec {
@@ -73,7 +78,9 @@ pub struct ClusterAccessSpec {
     }]))]
     pub cluster: ClusterSource,
     /// Who issues the credential. `TokenRequest`: the target's API server, as a token of a service account that is bound to a Secret
-    /// there: deleting that Secret revokes this token and no other. Default: `TokenRequest`, which every cluster has.
+    /// there: deleting that Secret revokes this token and no other. `ClientCertificate`: the target, as a client certificate with a key
+    /// that is made here; it cannot be revoked, and is valid until it expires. It cannot be changed: each issuer has a user of its own.
+    /// Default: `TokenRequest`, which every cluster has.
     #[serde(default, skip_serializing_if = "Issuer::is_default")]
     #[schemars(default)]
     pub issuer: Issuer,
@@ -132,8 +139,8 @@ const fn forget_after() -> Duration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSource {
-    /// A kubeconfig in a Secret of the same namespace, whose user may create the service account, its role and its tokens. Whoever
-    /// writes the ClusterAccess has to be permitted to read that Secret.
+    /// A kubeconfig in a Secret of the same namespace, whose user may create the service account, its role and its tokens, or the role
+    /// and the certificates. Whoever writes the ClusterAccess has to be permitted to read that Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret: Option<SecretKey>,
 }
@@ -153,21 +160,6 @@ pub struct SecretKey {
 
 fn key() -> String {
     "kubeconfig".to_owned()
-}
-
-/// Who issues credentials.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Issuer {
-    /// The target's API server, as tokens of a service account.
-    #[default]
-    TokenRequest,
-}
-
-impl Issuer {
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// What a credential permits: exactly one field.
@@ -347,6 +339,11 @@ pub struct ClusterAccessStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::credentials")]
     pub superseded: Vec<String>,
+    /// Certificates that were replaced: each is listed until it expires, since it cannot be revoked; 32 of them at most, those that are
+    /// valid for longest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::certificates")]
+    pub superseded_certificates: Vec<SupersededCertificate>,
     /// The revision of the Secret that was checked last: as long as it is that one, nobody reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputRevision>,
@@ -388,6 +385,18 @@ impl ClusterAccessStatus {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// A certificate that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SupersededCertificate {
+    /// Its id.
+    #[schemars(length(max = 128))]
+    pub credential: String,
+    /// Until when it is valid.
+    #[schemars(schema_with = "shared::status_instant")]
+    pub not_after: Timestamp,
 }
 
 /// What a cluster is known by.

@@ -3,14 +3,16 @@
 //! Pure: no client, no clock. The CRD in `deploy/access.yaml` is generated from here by `cargo xtask generate`.
 
 pub mod cluster_access;
+mod issuer;
 pub mod names;
 mod schema;
 
 pub use cluster_access::{
     AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
-    ClusterSource, IssueIntent, Issuer, LastError, OtherError, Output, OutputRevision, Restored, Rights,
-    RoleRights, Rule, SecretKey, TargetIdentity,
+    ClusterSource, IssueIntent, LastError, OtherError, Output, OutputRevision, Restored, Rights, RoleRights,
+    Rule, SecretKey, SupersededCertificate, TargetIdentity,
 };
+pub use issuer::Issuer;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -7,6 +7,8 @@ pub const SYSTEM_NAMESPACE: &str = "coppice-access-system";
 /// The namespace in each target cluster that holds the service accounts and what their tokens are bound to. It is created where it is
 /// missing, and never deleted.
 pub const TARGET_NAMESPACE: &str = "coppice-access";
+/// The signer in a target that signs client certificates for its API server.
+pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// On everything that is written for a `ClusterAccess`, on both sides: the uid of that object.
 pub const LABEL_ACCESS: &str = "coppice.dev/access";
 /// The value of [`LABEL_ACCESS`] on a Secret with the kubeconfig of a target, which is only read: a change of one with this label is
@@ -24,12 +26,22 @@ pub fn account(uid: &str) -> String {
     format!("coppice-{uid}")
 }
 
-/// The user that the target's API server sees.
+/// The user that the target's API server sees, of tokens.
 pub fn identity(uid: &str) -> String {
     format!("system:serviceaccount:{TARGET_NAMESPACE}:{}", account(uid))
 }
 
-/// The Secret in the target that a credential is bound to: without it the credential is not valid.
+/// The Secret in the target that a token is bound to: without it the token is not valid.
 pub fn bound_secret(credential: &str) -> String {
+    format!("coppice-{credential}")
+}
+
+/// The user of the client certificates of a `ClusterAccess`. By its uid alone: a common name has 64 characters at most.
+pub fn certificate_user(uid: &str) -> String {
+    format!("coppice-access:{uid}")
+}
+
+/// The `CertificateSigningRequest` in the target that a certificate is issued from.
+pub fn signing_request(credential: &str) -> String {
     format!("coppice-{credential}")
 }

@@ -5,7 +5,9 @@ use coppice_quantity::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::cluster_access::{LONGEST_TTL, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL};
+use crate::cluster_access::{
+    LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL, SupersededCertificate,
+};
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -13,7 +15,7 @@ pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
     with_rule(
         schema::duration(generator),
         json!({"rule": rule, "message": format!(
-            "write {SHORTEST_TTL} to {LONGEST_TTL}: API servers issue no tokens for less, and what is valid for longer is a key that nobody rotates"
+            "write {SHORTEST_TTL} to {LONGEST_TTL}: API servers issue nothing for less, and what is valid for longer is a key that nobody rotates"
         )}),
     )
 }
@@ -128,5 +130,14 @@ pub(crate) fn status_namespaces(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": MAX_NAMESPACES, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "maxLength": 63}
+    })
+}
+
+/// Certificates in status: as many as [`MAX_CERTIFICATES`].
+pub(crate) fn certificates(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": MAX_CERTIFICATES,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["credential"],
+        "items": generator.subschema_for::<SupersededCertificate>()
     })
 }

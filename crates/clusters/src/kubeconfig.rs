@@ -242,10 +242,10 @@ impl Kubeconfig {
         )
     }
 
-    /// The same cluster, and somebody with a token.
+    /// The same cluster, and somebody else.
     #[must_use]
-    pub fn with_token(&self, token: &str) -> Self {
-        Self { cluster: self.cluster.clone(), user: User::Token(token.to_owned()) }
+    pub fn with_user(&self, user: User) -> Self {
+        Self { cluster: self.cluster.clone(), user }
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
         let found = read(&config(CLUSTER, USER)).unwrap();
         assert_eq!(found.cluster.server, "https://10.0.0.1:6443");
         assert!(found.user == User::Token("secret-token".to_owned()));
-        let issued = found.with_token("another");
+        let issued = found.with_user(User::Token("another".to_owned()));
         assert_eq!(read(&issued.text()).unwrap(), issued);
         let certificate = config(CLUSTER, "{client-certificate-data: Yw==, client-key-data: aw==}");
         let found = read(&certificate).unwrap();

@@ -1,8 +1,9 @@
 //! Decisions about credentials for other clusters: what is done next for a `ClusterAccess`, as which objects its rights are written
-//! into the target, by what a credential is tried out, and which kubeconfigs are used.
+//! into the target, which certificates and which kubeconfigs are used, and by what a credential is tried out.
 //!
 //! Pure: no client, no clock. The controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
 
+pub mod certificate;
 pub mod kubeconfig;
 pub mod observed;
 pub mod plan;

@@ -105,10 +105,10 @@ pub enum Progress {
 /// How far a credential has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IssueProgress {
-    /// The target has the Secret that it will be bound to, made just now: what was bound to one of that name before is not valid any
+    /// The target has what it is issued from, made just now: a token that was bound to a Secret of that name before is not valid any
     /// more.
-    Bound,
-    /// A token was issued.
+    Requested,
+    /// It was issued.
     Issued(Validity),
     /// It was tried out, and is to be written as a value with this digest.
     Verified(Validity, String),

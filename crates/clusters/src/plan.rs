@@ -3,7 +3,8 @@
 //! The order is what makes it safe to end anywhere: which cluster the target is, and an intent with the id of the credential, are
 //! durable before anything is done for it; a credential is tried out before it is written; the one before is revoked once the Secret
 //! holds the new one and status says so. After a crash an intent is taken up again: what the Secret holds of it is tried out, or else
-//! its credential is made again, bound to another Secret in the target, so that what was issued for it before is not valid.
+//! its credential is made again. A token is then bound to another Secret in the target, so that what was issued for it before is not
+//! valid; of a certificate that got lost nobody has the key.
 //!
 //! What takes something away in the target, narrower rights and revocations, waits for nothing that keeps credentials from being
 //! issued.
@@ -39,17 +40,18 @@ pub enum Step {
     FindAccount,
     /// Apply the service account, the role and the bindings in the target, and remove those that it is not to have any more.
     ApplyRights,
-    /// Make the Secret in the target that the credential will be bound to; one of that name is deleted first.
-    Bind {
+    /// Make in the target what the credential is issued from: of a token the Secret that it will be bound to, of a certificate the signing
+    /// request, with another key. One of that name is deleted first.
+    Request {
         /// The credential.
         credential: String,
     },
-    /// Have a token issued that is bound to that Secret.
-    RequestToken {
+    /// Have it issued from that.
+    Issue {
         /// The credential.
         credential: String,
     },
-    /// Try the token out.
+    /// Try it out.
     Verify {
         /// The credential.
         credential: String,
@@ -73,7 +75,7 @@ pub enum Step {
         /// The credential.
         credential: String,
     },
-    /// Delete every such Secret of this `ClusterAccess`.
+    /// Delete everything that a credential of this `ClusterAccess` is issued from: no token is valid then.
     RevokeAll,
     /// Delete its bindings, its role and its service account in the target.
     RemoveRights,
@@ -104,8 +106,8 @@ impl Step {
             self,
             Self::FindAccount
                 | Self::ApplyRights
-                | Self::Bind { .. }
-                | Self::RequestToken { .. }
+                | Self::Request { .. }
+                | Self::Issue { .. }
                 | Self::Verify { .. }
                 | Self::VerifyWritten { .. }
                 | Self::Revoke { .. }
@@ -312,7 +314,9 @@ fn steady(observed: &Observed, now: Timestamp) -> Step {
     }
     let expiry = [status.not_after, status.held_until()].into_iter().flatten().filter(|at| *at > now).min();
     let rotation = status.next_rotation.filter(|at| *at > now && !observed.spec.suspend);
-    Step::Wait([waits_until(observed, now), rotation, expiry].into_iter().flatten().min())
+    // Those that have expired are listed no more.
+    let superseded = status.superseded_certificates.iter().map(|certificate| certificate.not_after).min();
+    Step::Wait([waits_until(observed, now), rotation, expiry, superseded].into_iter().flatten().min())
 }
 
 /// Why another credential is to be issued; none if the Secret holds what it is to hold. `Err`: what has to be done to know it.
@@ -392,12 +396,12 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
     };
     let credential = intent.credential.clone();
     match (observed.progress.of(&credential), &observed.progress) {
-        (Some(IssueProgress::Bound), _) => Step::RequestToken { credential },
+        (Some(IssueProgress::Requested), _) => Step::Issue { credential },
         (Some(IssueProgress::Issued(_)), _) => Step::Verify { credential },
         (Some(IssueProgress::Verified(validity, _)), _) => {
             Step::WriteOutput { credential, validity: *validity, on }
         }
-        (Some(IssueProgress::Prepared), _) | (None, Progress::RightsApplied) => Step::Bind { credential },
+        (Some(IssueProgress::Prepared), _) | (None, Progress::RightsApplied) => Step::Request { credential },
         _ => Step::ApplyRights,
     }
 }

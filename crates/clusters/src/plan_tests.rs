@@ -99,9 +99,9 @@ fn a_first_credential_is_issued_step_by_step() {
     observed.progress = Progress::RightsApplied;
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(observed.status.observed_generation, Some(1));
-    assert_eq!(plan(&observed, at(0)), Step::Bind { credential: "u-1".to_owned() });
-    observed.progress = issuing("u-1", IssueProgress::Bound);
-    assert_eq!(plan(&observed, at(0)), Step::RequestToken { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(0)), Step::Request { credential: "u-1".to_owned() });
+    observed.progress = issuing("u-1", IssueProgress::Requested);
+    assert_eq!(plan(&observed, at(0)), Step::Issue { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Issued(validity()));
     assert_eq!(plan(&observed, at(0)), Step::Verify { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Verified(validity(), "of u-1".to_owned()));
@@ -158,7 +158,7 @@ fn what_the_secret_holds_of_a_crash_and_is_not_valid_is_issued_again() {
     assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
     // Another value for the same credential, such as a late write: it is written over, on its revision.
     observed.progress = observed.progress.with_rights();
-    assert_eq!(plan(&observed, at(5)), Step::Bind { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, at(5)), Step::Request { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Verified(validity(), "another".to_owned()));
     let on = Some(secret("u-2", "8").revision);
     let write = Step::WriteOutput { credential: "u-2".to_owned(), validity: validity(), on };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use coppice_api::names::FIELD_MANAGER;
-use coppice_clusters_api::names::{LABEL_ACCESS, TARGET_NAMESPACE, account, bound_secret};
-use coppice_clusters_api::{Rights, Rule};
+use coppice_clusters_api::names::{LABEL_ACCESS, TARGET_NAMESPACE, account, bound_secret, signing_request};
+use coppice_clusters_api::{Issuer, Rights, Rule};
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -12,8 +12,10 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// A kind of the target that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TargetKind {
-    /// A Secret that a credential is bound to.
+    /// A Secret that a token is bound to.
     Secret,
+    /// A `CertificateSigningRequest` that a certificate is issued from.
+    SigningRequest,
     /// A RoleBinding.
     RoleBinding,
     /// A `ClusterRoleBinding`.
@@ -22,7 +24,7 @@ pub enum TargetKind {
     Role,
     /// A ClusterRole.
     ClusterRole,
-    /// The service account whose tokens the credentials are.
+    /// The service account whose tokens the credentials are, if they are tokens.
     ServiceAccount,
 }
 
@@ -35,6 +37,7 @@ impl TargetKind {
     pub fn collection(self, namespace: &str) -> String {
         let (group, resource) = match self {
             Self::Secret => ("/api/v1", "secrets"),
+            Self::SigningRequest => ("/apis/certificates.k8s.io/v1", "certificatesigningrequests"),
             Self::ServiceAccount => ("/api/v1", "serviceaccounts"),
             Self::RoleBinding => ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
             Self::ClusterRoleBinding => ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
@@ -48,6 +51,7 @@ impl TargetKind {
     const fn type_meta(self) -> (&'static str, &'static str) {
         match self {
             Self::Secret => ("v1", "Secret"),
+            Self::SigningRequest => ("certificates.k8s.io/v1", "CertificateSigningRequest"),
             Self::ServiceAccount => ("v1", "ServiceAccount"),
             Self::RoleBinding => ("rbac.authorization.k8s.io/v1", "RoleBinding"),
             Self::ClusterRoleBinding => ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
@@ -70,7 +74,7 @@ pub struct TargetObject {
     pub body: Value,
 }
 
-/// Who a `ClusterAccess` is: where it is, and its uid.
+/// Who a `ClusterAccess` is: where it is, its uid, and who issues its credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
     /// Its namespace.
@@ -79,6 +83,8 @@ pub struct Owner<'a> {
     pub name: &'a str,
     /// Its uid.
     pub uid: &'a str,
+    /// Who issues its credentials.
+    pub issuer: Issuer,
 }
 
 impl Owner<'_> {
@@ -87,21 +93,67 @@ impl Owner<'_> {
         format!("{LABEL_ACCESS}={}", self.uid)
     }
 
+    /// The user that the target's API server sees.
+    pub fn identity(&self) -> String {
+        self.issuer.identity(self.uid)
+    }
+
+    /// What its credentials are issued from, one object for each.
+    pub const fn issued_from(&self) -> TargetKind {
+        match self.issuer {
+            Issuer::TokenRequest => TargetKind::Secret,
+            Issuer::ClientCertificate => TargetKind::SigningRequest,
+        }
+    }
+
+    /// Whether it may have objects of this kind in its target: the user of the kubeconfig needs no rights about others.
+    pub fn may_have(&self, kind: TargetKind) -> bool {
+        match kind {
+            TargetKind::Secret | TargetKind::ServiceAccount => self.issuer == Issuer::TokenRequest,
+            TargetKind::SigningRequest => self.issuer == Issuer::ClientCertificate,
+            TargetKind::RoleBinding
+            | TargetKind::ClusterRoleBinding
+            | TargetKind::Role
+            | TargetKind::ClusterRole => true,
+        }
+    }
+
+    /// Without these objects no credential has any right: the service account of tokens, the bindings of certificates. By their names
+    /// they are found whatever labels they have.
+    pub fn essentials(&self, rights: &Rights) -> Vec<TargetObject> {
+        let is_essential = |kind: TargetKind| match self.issuer {
+            Issuer::TokenRequest => kind == TargetKind::ServiceAccount,
+            Issuer::ClientCertificate => {
+                matches!(kind, TargetKind::RoleBinding | TargetKind::ClusterRoleBinding)
+            }
+        };
+        self.rights(rights).into_iter().filter(|object| is_essential(object.kind)).collect()
+    }
+
     /// Whether an object that a target has is this access's: it has our label with exactly this uid, and the name that we give. Others
     /// may put that label on theirs, so that somebody else's `ClusterAccess` removes what they may not remove.
     pub fn is_ours(&self, kind: TargetKind, found: &Value) -> bool {
         let metadata = &found["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
-        let is_named = if kind == TargetKind::Secret {
-            let number = name.strip_prefix(&bound_secret(self.uid)).and_then(|rest| rest.strip_prefix('-'));
+        let of_credential = |prefix: String| {
+            let number = name.strip_prefix(&prefix).and_then(|rest| rest.strip_prefix('-'));
             number.is_some_and(|number| number.parse::<u64>().is_ok())
-        } else {
-            name == account(self.uid)
+        };
+        let is_named = match kind {
+            TargetKind::Secret => of_credential(bound_secret(self.uid)),
+            TargetKind::SigningRequest => of_credential(signing_request(self.uid)),
+            _ => name == account(self.uid),
         };
         is_named && metadata["labels"][LABEL_ACCESS] == self.uid
     }
 
-    fn object(&self, kind: TargetKind, namespace: &str, name: &str, fields: Value) -> TargetObject {
+    pub(crate) fn object(
+        &self,
+        kind: TargetKind,
+        namespace: &str,
+        name: &str,
+        fields: Value,
+    ) -> TargetObject {
         let (api_version, kind_name) = kind.type_meta();
         let mut body = json!({
             "apiVersion": api_version, "kind": kind_name,
@@ -120,7 +172,7 @@ impl Owner<'_> {
         TargetObject { kind, namespace: namespace.to_owned(), name: name.to_owned(), body }
     }
 
-    /// The Secret that a credential is bound to.
+    /// The Secret that a token is bound to.
     pub fn bound_secret(&self, credential: &str) -> TargetObject {
         self.object(
             TargetKind::Secret,
@@ -133,8 +185,11 @@ impl Owner<'_> {
     /// What the target has to have for these rights, in the order in which it is applied: the bindings last.
     pub fn rights(&self, rights: &Rights) -> Vec<TargetObject> {
         let name = account(self.uid);
-        let of_account = json!({"automountServiceAccountToken": false});
-        let mut objects = vec![self.object(TargetKind::ServiceAccount, TARGET_NAMESPACE, &name, of_account)];
+        let mut objects = Vec::new();
+        if self.may_have(TargetKind::ServiceAccount) {
+            let fields = json!({"automountServiceAccountToken": false});
+            objects.push(self.object(TargetKind::ServiceAccount, TARGET_NAMESPACE, &name, fields));
+        }
         let role = |kind, namespace: &str, rules: &[Rule]| {
             self.object(kind, namespace, &name, json!({"rules": rules}))
         };
@@ -162,9 +217,15 @@ impl Owner<'_> {
 
     fn binding(&self, kind: TargetKind, namespace: &str, role: &str, bound: &str) -> TargetObject {
         let name = account(self.uid);
+        let subject = match self.issuer {
+            Issuer::TokenRequest => {
+                json!({"kind": "ServiceAccount", "name": name, "namespace": TARGET_NAMESPACE})
+            }
+            Issuer::ClientCertificate => json!({"kind": "User", "name": self.identity(), "apiGroup": RBAC}),
+        };
         let fields = json!({
             "roleRef": {"apiGroup": RBAC, "kind": role, "name": bound},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": TARGET_NAMESPACE}]
+            "subjects": [subject]
         });
         self.object(kind, namespace, &name, fields)
     }
@@ -195,7 +256,9 @@ mod tests {
 
     use super::*;
 
-    const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2" };
+    const OWNER: Owner<'_> =
+        Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest };
+    const OF_CERTIFICATES: Owner<'_> = Owner { issuer: Issuer::ClientCertificate, ..OWNER };
 
     fn pods() -> Vec<Rule> {
         let words = |word: &str| vec![word.to_owned()];
@@ -255,12 +318,38 @@ mod tests {
     }
 
     #[test]
+    fn certificates_have_no_account_and_their_bindings_name_the_user() {
+        let rights = Rights {
+            role: Some(RoleRights { namespace: "shop".to_owned(), rules: pods() }),
+            ..Rights::default()
+        };
+        let objects = OF_CERTIFICATES.rights(&rights);
+        let kinds: Vec<TargetKind> = objects.iter().map(|object| object.kind).collect();
+        assert_eq!(kinds, [TargetKind::Role, TargetKind::RoleBinding]);
+        let subject = &objects[1].body["subjects"][0];
+        assert_eq!((&subject["kind"], &subject["name"]), (&json!("User"), &json!("coppice-access:1-2")));
+        assert!(subject["namespace"].is_null(), "a user has none: {subject}");
+        let names = |objects: &[TargetObject]| -> Vec<(TargetKind, String)> {
+            objects.iter().map(|object| (object.kind, object.name.clone())).collect()
+        };
+        let account = "coppice-1-2".to_owned();
+        assert_eq!(names(&OF_CERTIFICATES.essentials(&rights)), [(TargetKind::RoleBinding, account.clone())]);
+        assert_eq!(names(&OWNER.essentials(&rights)), [(TargetKind::ServiceAccount, account)]);
+        // Nothing is asked of the target about kinds that it does not have.
+        assert!(!OF_CERTIFICATES.may_have(TargetKind::ServiceAccount));
+        assert!(!OF_CERTIFICATES.may_have(TargetKind::Secret));
+        assert!(!OWNER.may_have(TargetKind::SigningRequest));
+    }
+
+    #[test]
     fn what_others_label_and_what_is_of_another_access_is_not_ours() {
         let found =
             |name: &str, uid: &str| json!({"metadata": {"name": name, "labels": {LABEL_ACCESS: uid}}});
         let ours = |kind, name: &str, uid: &str| OWNER.is_ours(kind, &found(name, uid));
         assert!(ours(TargetKind::RoleBinding, "coppice-1-2", "1-2"));
         assert!(ours(TargetKind::Secret, "coppice-1-2-17", "1-2"));
+        assert!(ours(TargetKind::SigningRequest, "coppice-1-2-17", "1-2"));
+        assert!(!ours(TargetKind::SigningRequest, "csr-of-a-node", "1-2"));
         // Labeled as ours by somebody who may not delete it themselves.
         assert!(!ours(TargetKind::ClusterRoleBinding, "cluster-admin", "1-2"));
         assert!(!ours(TargetKind::Secret, "database", "1-2"));

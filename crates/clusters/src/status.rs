@@ -2,9 +2,10 @@
 
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_clusters_api::cluster_access::{MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
-use coppice_clusters_api::names::identity;
-use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError, OtherError};
+use coppice_clusters_api::cluster_access::{MAX_CERTIFICATES, MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
+use coppice_clusters_api::{
+    AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError, OtherError, SupersededCertificate,
+};
 use jiff::Timestamp;
 
 use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validity};
@@ -25,7 +26,8 @@ pub(crate) fn complete(
     if let Some(intent) = &mut status.intent {
         intent.written_until = written_until(observed, intent);
     }
-    status.identity = Some(identity(&observed.uid));
+    status.identity = Some(observed.spec.issuer.identity(&observed.uid));
+    status.superseded_certificates.retain(|certificate| now < certificate.not_after);
     status.next_rotation = validity.map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
     status.phase = Some(phase(&status, now));
     conditions(observed, &mut status, now);
@@ -132,7 +134,11 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
     }
     match (status.held_until(), error) {
         (Some(until), None) if now < until => {
-            let message = format!("The Secret holds a credential that is valid until {until}.");
+            let last = status.superseded_certificates.iter().map(|before| before.not_after).max();
+            let before = last.map_or(String::new(), |last| {
+                format!(" Those before it cannot be revoked: the last one expires at {last}.")
+            });
+            let message = format!("The Secret holds a credential that is valid until {until}.{before}");
             state("True", Reason::CredentialValid.as_str(), &message)
         }
         (Some(until), Some((_, why))) if now < until => {
@@ -180,7 +186,7 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
 }
 
 /// The Secret holds the credential of the intent, which was tried out, with this address and these authorities. That before it is to be
-/// revoked.
+/// revoked, or is listed until it expires if it cannot be.
 pub fn adopted(
     observed: &Observed,
     intent: &IssueIntent,
@@ -189,7 +195,7 @@ pub fn adopted(
     now: Timestamp,
 ) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
-    status.superseded.extend(status.credential.take());
+    supersede(observed, &mut status);
     status.credential = Some(intent.credential.clone());
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
     status.output = Some(output.revision.clone());
@@ -201,6 +207,24 @@ pub fn adopted(
     }
     (status.intent, status.last_error) = (None, None);
     complete(observed, status, now)
+}
+
+/// The credential of a status is replaced.
+fn supersede(observed: &Observed, status: &mut ClusterAccessStatus) {
+    let before = validity(status);
+    let Some(credential) = status.credential.take() else { return };
+    if observed.spec.issuer.is_revocable() {
+        status.superseded.push(credential);
+        return;
+    }
+    let Some(Validity { not_after, .. }) = before else { return };
+    let certificates = &mut status.superseded_certificates;
+    certificates.push(SupersededCertificate { credential, not_after });
+    if certificates.len() > MAX_CERTIFICATES {
+        // None of them keeps another one from being issued: the one that expires first is listed no more.
+        certificates.sort_by_key(|certificate| certificate.not_after);
+        certificates.remove(0);
+    }
 }
 
 /// The target has the rights of this generation of the spec.

@@ -248,12 +248,12 @@ impl DurableState {
                 self.rights = Some(self.generation);
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
-            Step::Bind { credential } => {
+            Step::Request { credential } => {
                 let uid = self.next();
                 self.bound.insert(credential.clone(), uid);
-                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Bound);
+                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Requested);
             }
-            Step::RequestToken { credential } => {
+            Step::Issue { credential } => {
                 let bound_to = self.bound[credential];
                 let not_after = self.now + SignedDuration::from_hours(1);
                 let validity = Validity { not_before: self.now, not_after };
@@ -434,8 +434,8 @@ const fn in_target(step: &Step) -> bool {
         Step::Identify
             | Step::FindAccount
             | Step::ApplyRights
-            | Step::Bind { .. }
-            | Step::RequestToken { .. }
+            | Step::Request { .. }
+            | Step::Issue { .. }
             | Step::Verify { .. }
             | Step::VerifyWritten { .. }
             | Step::Revoke { .. }

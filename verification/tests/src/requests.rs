@@ -40,6 +40,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("Event", "events", "ev", "events.k8s.io/v1", true),
     ("Role", "roles", "role", "rbac.authorization.k8s.io/v1", true),
     ("ClusterAccess", "clusteraccesses", "clacc", "coppice.dev/v1alpha1", true),
+    ("CertificateSigningRequest", "certificatesigningrequests", "csr", "certificates.k8s.io/v1", false),
     ("ClusterRole", "clusterroles", "clusterrole", "rbac.authorization.k8s.io/v1", false),
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),
     ("LimitRange", "limitranges", "limitrange", "v1", true),

@@ -198,7 +198,7 @@ pub(crate) fn is_settled(access: &Value) -> bool {
         && status["intent"].is_null()
 }
 
-fn refused<T>(result: anyhow::Result<T>, says: &str) -> Test {
+pub(crate) fn refused<T>(result: anyhow::Result<T>, says: &str) -> Test {
     let error = result.err().context("it was not refused")?.to_string();
     ensure!(error.contains(says), "{error}");
     Ok(())

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use coppice_api::Reason;
-use coppice_clusters::kubeconfig::{self, Unencrypted, User, sha256};
+use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{IssueProgress, Observed, OutputFact, Progress, Step, Validity, failed, revoked};
-use coppice_clusters_api::{ClusterAccessStatus, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, TargetIdentity};
+use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::issue::{Issuing, Requested};
 use super::{ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
@@ -39,10 +41,10 @@ pub(super) struct Memory {
     ends: Instant,
     /// What the Secret holds, if it was read.
     value: Vec<u8>,
-    /// The uid of the Secret in the target that the credential is bound to.
-    bound_uid: String,
-    /// The token that was issued.
-    token: String,
+    /// What the credential is issued from.
+    requested: Option<Requested>,
+    /// The credential that was issued.
+    user: Option<User>,
 }
 
 impl Memory {
@@ -55,8 +57,8 @@ impl Memory {
             place: None,
             ends: Instant::now() + DEADLINE,
             value: Vec::new(),
-            bound_uid: String::new(),
-            token: String::new(),
+            requested: None,
+            user: None,
         }
     }
 }
@@ -181,16 +183,16 @@ impl Work<'_> {
     ) -> Applied {
         let output = &self.observed.spec.output;
         // The one that it was tried out in.
-        let Some(target) = &memory.target else { return Applied::Behind };
-        let value = target.kubeconfig.with_token(&memory.token).text();
-        let (secret, key) = (&output.secret, &output.key);
-        let write = Write { access: self.access, secret, key, credential, validity, value: &value };
+        let (Some(target), Some(user)) = (&memory.target, &memory.user) else { return Applied::Behind };
+        let value = target.kubeconfig.with_user(user.clone()).text();
+        let (access, secret, key) = (self.access, &output.secret, &output.key);
+        let write = Write { access, secret, key, credential, validity, value: &value };
         match write.send(&self.controller.clients, self.permit, on).await {
             Ok(written) => {
                 (memory.output, memory.value) = (written, value.into_bytes());
                 Applied::Again
             }
-            // The token is kept: what is there decides whether it is written again.
+            // The credential is kept: what is there decides whether it is written again.
             Err(WriteError::Conflict | WriteError::Ambiguous(_)) => self.read_output(memory).await,
             Err(error) => {
                 let message = format!("the Secret {secret} could not be written: {error}");
@@ -267,8 +269,9 @@ impl Work<'_> {
         let within = self.observed.status.namespaces.as_deref();
         // Each of these steps comes after it was identified.
         let Some(target) = memory.target.clone() else { return Ok(None) };
-        let owner =
-            Owner { namespace: &self.access.namespace, name: &self.access.name, uid: &self.access.uid };
+        let Access { namespace, name, uid, .. } = self.access;
+        let owner = Owner { namespace, name, uid, issuer: self.observed.spec.issuer };
+        let ttl = self.observed.spec.ttl;
         match step {
             Step::FindAccount => {
                 memory.progress = Progress::AccountFound(target.has_account(owner).await?);
@@ -277,40 +280,26 @@ impl Work<'_> {
                 target.apply_rights(permit, owner, rights, within).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
-            Step::Bind { credential } => {
-                memory.bound_uid = target.bind(permit, owner, &credential).await?;
-                memory.progress = Progress::Issuing(credential, IssueProgress::Bound);
+            Step::Request { credential } => {
+                let issuing = Issuing { target: &target, permit, owner, credential: &credential, ttl };
+                memory.requested = Some(issuing.request().await?);
+                memory.progress = Progress::Issuing(credential, IssueProgress::Requested);
             }
-            Step::RequestToken { credential } => {
-                // In whole seconds, so that people can read it: a moment early.
-                let now = self.controller.now();
-                let not_before = Timestamp::from_second(now.as_second()).unwrap_or(now);
-                let bound_to = (credential.as_str(), memory.bound_uid.as_str());
-                let ttl = self.observed.spec.ttl.as_secs();
-                let token = target.request_token(permit, owner, bound_to, ttl).await?;
-                let not_after = not_before
-                    .saturating_add(SignedDuration::from_secs(token.seconds))
-                    .unwrap_or(Timestamp::MAX);
-                memory.token = token.text;
-                let issued = IssueProgress::Issued(Validity { not_before, not_after });
-                memory.progress = Progress::Issuing(credential, issued);
+            Step::Issue { credential } => {
+                let Some(requested) = &memory.requested else { return Ok(None) };
+                let issuing = Issuing { target: &target, permit, owner, credential: &credential, ttl };
+                let (user, validity) = issuing.issue(requested, self.controller.now()).await?;
+                memory.user = Some(user);
+                memory.progress = Progress::Issuing(credential, IssueProgress::Issued(validity));
             }
             Step::Verify { credential } => {
                 let Progress::Issuing(_, IssueProgress::Issued(validity)) = memory.progress else {
                     return Ok(None);
                 };
-                match self.try_out(&target, &memory.token).await? {
-                    Verdict::Right => {}
-                    Verdict::NotValid => {
-                        return Err(Failure::new(
-                            Reason::VerificationFailed,
-                            "the target does not take its own token",
-                        ));
-                    }
-                    Verdict::Wrong(why) => return Err(Failure::new(Reason::VerificationFailed, why)),
-                }
-                let text = target.kubeconfig.with_token(&memory.token).text();
-                let verified = IssueProgress::Verified(validity, sha256(text.as_bytes()));
+                let Some(user) = &memory.user else { return Ok(None) };
+                let kubeconfig = target.kubeconfig.with_user(user.clone());
+                self.verify(&target, &kubeconfig).await?;
+                let verified = IssueProgress::Verified(validity, sha256(kubeconfig.text().as_bytes()));
                 memory.progress = Progress::Issuing(credential, verified);
             }
             Step::VerifyWritten { credential } => {
@@ -326,13 +315,32 @@ impl Work<'_> {
                 memory.progress = Progress::AllRevoked;
             }
             Step::RemoveRights => {
-                target.remove_rights(permit, owner, within).await?;
+                target.remove_rights(permit, owner, rights, within).await?;
                 memory.progress = Progress::RightsRemoved;
             }
             // None of the others is in the target.
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Tries out what was issued.
+    async fn verify(&self, target: &Target, kubeconfig: &Kubeconfig) -> Result<(), Failure> {
+        let clients = self.controller.targets.clients(kubeconfig).await?;
+        match self.try_out(target, &clients).await? {
+            Verdict::Right => Ok(()),
+            Verdict::NotValid => {
+                let why = match self.observed.spec.issuer {
+                    Issuer::TokenRequest => "the target does not take its own token",
+                    Issuer::ClientCertificate => {
+                        "the target does not take the certificate that it signed: write a kubeconfig whose server is the API server itself, since \
+                         no certificate gets through a proxy that ends TLS"
+                    }
+                };
+                Err(Failure::new(Reason::VerificationFailed, why))
+            }
+            Verdict::Wrong(why) => Err(Failure::new(Reason::VerificationFailed, why)),
+        }
     }
 
     /// Whether what the Secret holds has the form that is written, and is valid.
@@ -343,28 +351,35 @@ impl Work<'_> {
         let Some(written) = parsed.filter(|parsed| parsed.text().as_bytes() == value) else {
             return Ok(IssueProgress::Disproven);
         };
-        let User::Token(token) = &written.user else { return Ok(IssueProgress::Disproven) };
+        let is_token = matches!(written.user, User::Token(_));
+        if is_token != (self.observed.spec.issuer == Issuer::TokenRequest) {
+            return Ok(IssueProgress::Disproven);
+        }
         let endpoint = written.cluster.endpoint();
         if endpoint != target.kubeconfig.cluster.endpoint() {
             // It is sent to no other server than the one that it was written with; and it is replaced next, since that is another by now.
             return Ok(IssueProgress::Proven(endpoint));
         }
-        let right = self.try_out(target, token).await? == Verdict::Right;
+        // What no client can be made of, such as a certificate with another key, was edited.
+        let Ok(clients) = self.controller.targets.clients(&written).await else {
+            return Ok(IssueProgress::Disproven);
+        };
+        let right = self.try_out(target, &clients).await? == Verdict::Right;
         Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
     }
 
-    /// Tries a token out, more than once where it does not permit what it is to permit.
-    async fn try_out(&self, target: &Target, token: &str) -> Result<Verdict, Failure> {
-        let rights = &self.observed.spec.rights;
-        let rules = target.rules(rights).await?;
-        let clients = self.controller.targets.clients(&target.kubeconfig.with_token(token)).await?;
+    /// Tries a credential out, more than once where it does not permit what it is to permit.
+    async fn try_out(&self, target: &Target, clients: &Clients) -> Result<Verdict, Failure> {
+        let Observed { uid, spec, .. } = self.observed;
+        let identity = spec.issuer.identity(uid);
+        let rules = target.rules(&spec.rights).await?;
         for _ in 1..TRIES {
-            match try_out(&clients, &self.observed.uid, rights, &rules).await? {
+            match try_out(clients, &identity, &spec.rights, &rules).await? {
                 Verdict::Wrong(_) => tokio::time::sleep(BETWEEN_TRIES).await,
                 verdict => return Ok(verdict),
             }
         }
-        try_out(&clients, &self.observed.uid, rights, &rules).await
+        try_out(clients, &identity, &spec.rights, &rules).await
     }
 }
 

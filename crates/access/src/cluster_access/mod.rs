@@ -6,14 +6,16 @@
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
 //! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
 //! names; a target that hangs keeps a few workers busy, each for a minute at most, and all that did not answer last time a quarter of
-//! the workers; the Secret holds a credential that was tried out; the one before is revoked after that alone; nothing that was issued
-//! outlives its `ClusterAccess`, unless its target is away for longer than `spec.forgetAfter`.
+//! the workers; the Secret holds a credential that was tried out; the one before is revoked after that alone, or is listed until it
+//! expires where it cannot be; nothing that was issued has a right without its `ClusterAccess`, unless its target is away for longer
+//! than `spec.forgetAfter`.
 //!
 //! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; what this API server does not do is
 //! tried again with backoff by the queue.
 
 mod apply;
 mod forget;
+mod issue;
 mod observe;
 mod plan;
 mod report;

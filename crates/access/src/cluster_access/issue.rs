@@ -1,0 +1,76 @@
+//! Has a credential issued: what each issuer does in the two steps that all of them have. What it is issued from is made in the target
+//! first, so that one that got lost is found again by its name; then it is issued.
+
+use coppice_api::Reason;
+use coppice_clusters::Validity;
+use coppice_clusters::certificate::granted;
+use coppice_clusters::kubeconfig::User;
+use coppice_clusters::rights::Owner;
+use coppice_clusters_api::Issuer;
+use coppice_quantity::Duration;
+use coppice_runtime::leader::Permit;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::target::{Failure, RequestedCertificate, Target};
+
+/// What a credential is issued from, in memory alone.
+pub(super) enum Requested {
+    /// The Secret of this uid in the target, which the token will be bound to.
+    Token { bound_uid: String },
+    /// The request of a certificate.
+    Certificate(RequestedCertificate),
+}
+
+/// A credential that is being issued.
+pub(super) struct Issuing<'a> {
+    pub(super) target: &'a Target,
+    pub(super) permit: &'a Permit,
+    pub(super) owner: Owner<'a>,
+    pub(super) credential: &'a str,
+    /// For how long it is asked for.
+    pub(super) ttl: Duration,
+}
+
+impl Issuing<'_> {
+    /// Makes in the target what it is issued from.
+    pub(super) async fn request(&self) -> Result<Requested, Failure> {
+        let Self { target, permit, owner, credential, ttl } = *self;
+        match owner.issuer {
+            Issuer::TokenRequest => {
+                let bound_uid = target.bind(permit, owner, credential).await?;
+                Ok(Requested::Token { bound_uid })
+            }
+            Issuer::ClientCertificate => {
+                let requested = target.request_certificate(permit, owner, credential, ttl.as_secs()).await?;
+                Ok(Requested::Certificate(requested))
+            }
+        }
+    }
+
+    /// Has it issued; and from when until when it is valid, where the issuing begins at this instant.
+    pub(super) async fn issue(
+        &self,
+        requested: &Requested,
+        now: Timestamp,
+    ) -> Result<(User, Validity), Failure> {
+        let Self { target, permit, owner, credential, ttl } = *self;
+        // In whole seconds, so that people can read it: a moment early.
+        let not_before = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        match requested {
+            Requested::Token { bound_uid } => {
+                let bound_to = (credential, bound_uid.as_str());
+                let token = target.request_token(permit, owner, bound_to, ttl.as_secs()).await?;
+                let time = SignedDuration::from_secs(token.seconds);
+                let not_after = not_before.saturating_add(time).unwrap_or(Timestamp::MAX);
+                Ok((User::Token(token.text), Validity { not_before, not_after }))
+            }
+            Requested::Certificate(requested) => {
+                let (user, certificate) = target.issue_certificate(permit, requested).await?;
+                let asked = SignedDuration::from_secs(ttl.as_secs_i64());
+                let validity = granted(not_before, certificate, asked)
+                    .map_err(|why| Failure::new(Reason::VerificationFailed, why))?;
+                Ok((user, validity))
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Certificates cannot be revoked: whatever the program ends at, each that was in the Secret is named in status until it expires, none
+//! keeps another one from being issued, and without its `ClusterAccess` none has a right.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+
+use coppice_clusters::{
+    IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Progress, Step, Validity, plan,
+};
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+/// A certificate that was signed.
+#[derive(Clone, Debug)]
+struct Certificate {
+    credential: String,
+    validity: Validity,
+    was_written: bool,
+}
+
+/// What is durable, on both sides.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says whether something is so, independently of the others"
+)]
+struct World {
+    now: Timestamp,
+    deleting: bool,
+    finalizer: bool,
+    gone: bool,
+    generation: i64,
+    spec: ClusterAccessSpec,
+    status: ClusterAccessStatus,
+    /// The revision of the Secret, and the certificate in it.
+    output: Option<(u64, usize)>,
+    certificates: Vec<Certificate>,
+    /// Signing requests in the target.
+    requests: BTreeSet<String>,
+    rights: bool,
+    revision: u64,
+}
+
+/// What a reconcile keeps in memory.
+struct Memory {
+    progress: Progress,
+    output: OutputFact,
+    kubeconfig: KubeconfigFact,
+    target: Option<TargetIdentity>,
+    certificate: Option<usize>,
+}
+
+/// Where the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crash {
+    Before(usize),
+    /// While a certificate is waited for: its key is lost.
+    Within(usize),
+    After(usize),
+}
+
+fn here() -> TargetIdentity {
+    TargetIdentity { uid: "here".to_owned(), endpoint: "e".to_owned() }
+}
+
+impl World {
+    fn new() -> Self {
+        let spec = json!({
+            "cluster": {"kubeconfigSecret": {"name": "target"}}, "issuer": "ClientCertificate",
+            "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}},
+            "output": {"secret": "out"}, "ttl": "1h",
+        });
+        Self {
+            now: Timestamp::from_second(1_000_000).unwrap(),
+            deleting: false,
+            finalizer: false,
+            gone: false,
+            generation: 1,
+            spec: serde_json::from_value(spec).unwrap(),
+            status: ClusterAccessStatus::default(),
+            output: None,
+            certificates: Vec::new(),
+            requests: BTreeSet::new(),
+            rights: false,
+            revision: 0,
+        }
+    }
+
+    fn observed(&self, memory: &Memory) -> Observed {
+        Observed {
+            uid: "u".to_owned(),
+            generation: self.generation,
+            deleting: self.deleting,
+            has_finalizer: self.finalizer,
+            spec: self.spec.clone(),
+            status: self.status.clone(),
+            kubeconfig: memory.kubeconfig.clone(),
+            target: memory.target.clone(),
+            output: memory.output.clone(),
+            progress: memory.progress.clone(),
+        }
+    }
+
+    fn read(&self) -> OutputFact {
+        let Some((revision, certificate)) = self.output else { return OutputFact::Absent };
+        OutputFact::Ours(OutputSecret {
+            revision: OutputRevision {
+                uid: "s".to_owned(),
+                resource_version: revision.to_string(),
+                sha256: certificate.to_string(),
+            },
+            credential: Some(self.certificates[certificate].credential.clone()),
+            validity: Some(self.certificates[certificate].validity),
+            obstacle: None,
+        })
+    }
+
+    /// Runs one reconcile, which the program may not survive.
+    fn reconcile(&mut self, crash: Option<Crash>) {
+        let watched = self.output.map(|(revision, _)| ("s".to_owned(), revision.to_string()));
+        let mut memory = Memory {
+            progress: Progress::Nothing,
+            output: OutputFact::Watched(watched),
+            kubeconfig: KubeconfigFact::Unread,
+            target: None,
+            certificate: None,
+        };
+        for at in 0..60 {
+            let step = plan(&self.observed(&memory), self.now);
+            if self.gone || matches!(step, Step::Wait(_)) || crash == Some(Crash::Before(at)) {
+                return;
+            }
+            if crash == Some(Crash::Within(at)) {
+                if let Step::Issue { credential } = &step {
+                    self.sign(credential);
+                }
+                return;
+            }
+            self.carry_out(&step, &mut memory);
+            self.check();
+            if crash == Some(Crash::After(at)) {
+                return;
+            }
+        }
+        panic!("it never rests: {:?}", self.status);
+    }
+
+    fn sign(&mut self, credential: &str) -> Validity {
+        assert!(self.requests.contains(credential), "it was asked for");
+        let validity = Validity { not_before: self.now, not_after: self.now + SignedDuration::from_hours(1) };
+        let credential = credential.to_owned();
+        self.certificates.push(Certificate { credential, validity, was_written: false });
+        validity
+    }
+
+    fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
+        match step {
+            Step::Wait(_) => {}
+            Step::AddFinalizer => self.finalizer = true,
+            Step::SaveStatus(status) => self.status = (**status).clone(),
+            Step::ReadOutput => memory.output = self.read(),
+            Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
+            Step::Identify => memory.target = Some(here()),
+            Step::FindAccount => panic!("status names the target from the beginning"),
+            Step::ApplyRights => {
+                self.rights = true;
+                memory.progress = std::mem::take(&mut memory.progress).with_rights();
+            }
+            Step::Request { credential } => {
+                self.requests.insert(credential.clone());
+                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Requested);
+            }
+            Step::Issue { credential } => {
+                let validity = self.sign(credential);
+                self.requests.remove(credential);
+                memory.certificate = Some(self.certificates.len() - 1);
+                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Issued(validity));
+            }
+            Step::Verify { credential } => {
+                let certificate = memory.certificate.unwrap();
+                let validity = self.certificates[certificate].validity;
+                let verified = IssueProgress::Verified(validity, certificate.to_string());
+                memory.progress = Progress::Issuing(credential.clone(), verified);
+            }
+            Step::WriteOutput { on, .. } => {
+                let found = self.output.map(|(revision, _)| revision.to_string());
+                assert_eq!(found, on.as_ref().map(|on| on.resource_version.clone()));
+                let certificate = memory.certificate.unwrap();
+                self.certificates[certificate].was_written = true;
+                self.revision += 1;
+                self.output = Some((self.revision, certificate));
+                memory.output = self.read();
+            }
+            Step::VerifyWritten { credential } => {
+                let (_, certificate) = self.output.unwrap();
+                assert!(self.now < self.certificates[certificate].validity.not_after);
+                let proven = IssueProgress::Proven(here().endpoint);
+                memory.progress = Progress::Issuing(credential.clone(), proven);
+            }
+            Step::Revoke { credential } => panic!("{credential} cannot be revoked"),
+            Step::RevokeAll => {
+                self.requests.clear();
+                memory.progress = Progress::AllRevoked;
+            }
+            Step::RemoveRights => {
+                self.rights = false;
+                memory.progress = Progress::RightsRemoved;
+            }
+            Step::DeleteOutput(_) => {
+                assert!(!self.rights, "what it holds has no right any more");
+                self.output = None;
+                memory.output = OutputFact::Absent;
+            }
+            Step::RemoveFinalizer { skipped } => {
+                assert!(!skipped);
+                self.gone = true;
+            }
+        }
+    }
+
+    /// Whatever could be read in the Secret and is valid, is named in status, with its end if it was replaced.
+    fn check(&self) {
+        let status = &self.status;
+        assert_eq!(status.superseded, Vec::<String>::new(), "nothing waits to be revoked");
+        for certificate in self.certificates.iter().filter(|certificate| certificate.was_written) {
+            let Certificate { credential, validity, .. } = certificate;
+            let is_current = status.credential.as_ref() == Some(credential);
+            let is_intended = status.intent.as_ref().is_some_and(|intent| intent.credential == *credential);
+            let listed =
+                status.superseded_certificates.iter().find(|before| before.credential == *credential);
+            let is_listed = listed.is_some_and(|before| before.not_after == validity.not_after);
+            let has_expired = self.now >= validity.not_after;
+            assert!(is_current || is_intended || is_listed || has_expired, "{certificate:?}: {status:?}");
+        }
+    }
+
+    fn rotate(&mut self) {
+        self.generation += 1;
+        self.spec.rotate = Some(self.generation.to_string());
+    }
+
+    /// Nothing goes wrong any more.
+    fn settle(&mut self) {
+        for _ in 0..2 {
+            self.now += SignedDuration::from_mins(2);
+            self.reconcile(None);
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_each_step_leaves_one_in_force_and_names_those_before() {
+    let mut lost = 0;
+    for crash in (0..18).flat_map(|at| [Crash::Before(at), Crash::Within(at), Crash::After(at)]) {
+        let mut world = World::new();
+        world.reconcile(Some(crash));
+        world.settle();
+        let (_, first) = world.output.unwrap();
+        let first = world.certificates[first].clone();
+        assert_eq!(world.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
+        assert_eq!(world.status.identity.as_deref(), Some("coppice-access:u"));
+
+        world.rotate();
+        world.reconcile(Some(crash));
+        world.settle();
+        let (_, second) = world.output.unwrap();
+        let second = world.certificates[second].clone();
+        assert_eq!(world.status.credential.as_ref(), Some(&second.credential), "{crash:?}");
+        assert_ne!(first.credential, second.credential);
+        let listed = &world.status.superseded_certificates;
+        assert_eq!(listed.len(), 1, "{crash:?}: {listed:?}");
+        assert_eq!(listed[0].not_after, first.validity.not_after, "{crash:?}");
+        let ready = world.status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        assert!(ready.message.contains(&listed[0].not_after.to_string()), "{}", ready.message);
+        assert!(world.requests.is_empty(), "{crash:?}: no request is left");
+        lost += world.certificates.iter().filter(|certificate| !certificate.was_written).count();
+
+        world.deleting = true;
+        world.reconcile(Some(crash));
+        world.settle();
+        assert!(world.gone && !world.rights && world.output.is_none(), "{crash:?}");
+    }
+    assert!(lost > 4, "some keys got lost with their program: {lost}");
+}
+
+#[test]
+fn those_that_have_expired_are_listed_no_more() {
+    let mut world = World::new();
+    world.reconcile(None);
+    world.rotate();
+    world.reconcile(None);
+    let expires = world.status.superseded_certificates[0].not_after;
+    world.now = expires - SignedDuration::from_mins(1);
+    world.reconcile(None);
+    // The second one was due by then.
+    assert_eq!(world.status.superseded_certificates.len(), 2);
+    world.now = expires;
+    world.reconcile(None);
+    assert!(world.status.superseded_certificates.is_empty(), "{:?}", world.status);
+}
+
+#[test]
+fn none_of_them_keeps_another_one_from_being_issued() {
+    let mut world = World::new();
+    world.reconcile(None);
+    for _ in 0..40 {
+        world.now += SignedDuration::from_secs(1);
+        world.rotate();
+        let before = world.status.credential.clone();
+        // Only the 32 that are valid for longest are listed, so that what `check` asks does not hold for the others.
+        world.certificates.iter_mut().for_each(|certificate| certificate.was_written = false);
+        world.reconcile(None);
+        assert_ne!(world.status.credential, before);
+    }
+    let listed = &world.status.superseded_certificates;
+    assert_eq!(listed.len(), 32);
+    let first = listed.iter().map(|before| before.not_after).min().unwrap();
+    // The first eight of 40 are not among them.
+    assert_eq!(first, world.certificates[8].validity.not_after);
+}
