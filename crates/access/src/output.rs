@@ -91,6 +91,13 @@ pub(crate) fn fact(secret: Option<Secret>, uid: &str, key: &str) -> (OutputFact,
     (fact, value)
 }
 
+/// Labels and annotations that the Secret has besides those that every one has.
+#[derive(Default)]
+pub(crate) struct ExtraMetadata {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
 /// What is written.
 pub(crate) struct Write<'a> {
     pub(crate) access: &'a Access,
@@ -99,6 +106,7 @@ pub(crate) struct Write<'a> {
     pub(crate) credential: &'a str,
     pub(crate) validity: Validity,
     pub(crate) value: &'a str,
+    pub(crate) metadata: &'a ExtraMetadata,
 }
 
 impl Write<'_> {
@@ -110,16 +118,18 @@ impl Write<'_> {
         on: Option<&OutputRevision>,
     ) -> Result<OutputFact, WriteError> {
         let Access { namespace, name, uid, .. } = self.access;
+        let (mut labels, mut annotations) = (json!(self.metadata.labels), json!(self.metadata.annotations));
+        labels[LABEL_ACCESS] = json!(uid);
+        labels["app.kubernetes.io/managed-by"] = json!(FIELD_MANAGER);
+        annotations[ANNOTATION_CREDENTIAL] = json!(self.credential);
+        annotations[ANNOTATION_NOT_BEFORE] = json!(self.validity.not_before);
+        annotations[ANNOTATION_NOT_AFTER] = json!(self.validity.not_after);
         let mut body = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {
                 "name": self.secret, "namespace": namespace,
-                "labels": {LABEL_ACCESS: uid, "app.kubernetes.io/managed-by": FIELD_MANAGER},
-                "annotations": {
-                    ANNOTATION_CREDENTIAL: self.credential,
-                    ANNOTATION_NOT_BEFORE: self.validity.not_before,
-                    ANNOTATION_NOT_AFTER: self.validity.not_after,
-                },
+                "labels": labels,
+                "annotations": annotations,
                 "ownerReferences": [{
                     "apiVersion": ClusterAccesses::GROUP_PATH.trim_start_matches("/apis/"),
                     "kind": ClusterAccesses::KIND, "name": name, "uid": uid, "controller": true

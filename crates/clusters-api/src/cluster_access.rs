@@ -245,10 +245,43 @@ pub struct Output {
     /// The Secret's name. One that was not made for this ClusterAccess is left alone, and the phase is `Refused`.
     #[schemars(schema_with = "schema::object_name")]
     pub secret: String,
-    /// The key in its data. Default: `kubeconfig`, as most tools read it.
-    #[serde(default = "key")]
-    #[schemars(schema_with = "schema::data_key", default = "key")]
-    pub key: String,
+    /// The key in its data. Default: `kubeconfig`, as most tools read it; `config` of the format `Kyma`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::data_key")]
+    pub key: Option<String>,
+    /// The form of the Secret. `Kyma`: it has also the labels of the ClusterAccess whose names are of `kyma-project.io`, and the labels
+    /// and the annotation by which Kyma Infrastructure Manager marks such Secrets. Default: `Coppice`, without them.
+    #[serde(default, skip_serializing_if = "OutputFormat::is_default")]
+    #[schemars(default)]
+    pub format: OutputFormat,
+}
+
+impl Output {
+    /// The key in the Secret's data.
+    pub fn data_key(&self) -> &str {
+        let default = match self.format {
+            OutputFormat::Coppice => "kubeconfig",
+            OutputFormat::Kyma => "config",
+        };
+        self.key.as_deref().unwrap_or(default)
+    }
+}
+
+/// The form of the Secret with the kubeconfig.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OutputFormat {
+    /// With labels and annotations of Coppice alone.
+    #[default]
+    Coppice,
+    /// Also with those of Kyma.
+    Kyma,
+}
+
+impl OutputFormat {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The state of a ClusterAccess.

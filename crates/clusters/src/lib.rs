@@ -5,6 +5,7 @@
 
 pub mod certificate;
 pub mod kubeconfig;
+pub mod kyma;
 pub mod observed;
 pub mod plan;
 pub mod probe;

@@ -1,6 +1,8 @@
-//! Client certificates of another cluster, signed by a second real control plane.
+//! Client certificates of another cluster, signed by a second real control plane; and Secrets in the form of Kyma.
 
 use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use coppice_plane::ADMIN;
 use coppice_tests::on_own_plane;
 use coppice_tests::requests::Requests;
@@ -29,6 +31,7 @@ fn a_certificate_is_issued_with_its_rights_alone_rotated_and_without_rights_at_t
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         issued(&clusters).await.map_err(with_log)?;
         let before = rotated(&clusters).await.map_err(with_log)?;
+        in_the_form_of_kyma(&clusters).await.map_err(with_log)?;
         ends(&clusters, &before).await.map_err(with_log)
     })
 }
@@ -80,6 +83,34 @@ async fn rotated(clusters: &Clusters) -> anyhow::Result<Requests> {
     clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
     old.list("configmap", "shop").await?;
     Ok(old)
+}
+
+async fn in_the_form_of_kyma(clusters: &Clusters) -> Test {
+    let mut kyma = by_certificate("kyma", "kubeconfig-one");
+    kyma["metadata"]["labels"] = json!({"kyma-project.io/shoot-name": "c-1", "team": "a"});
+    kyma["spec"]["output"]["format"] = json!("Kyma");
+    let admin = clusters.here.admin().await?;
+    admin.create(&kyma).await?;
+    clusters.until("kyma", "Ready", is_settled).await?;
+    let secret = clusters.here.get("secret", "team", "kubeconfig-one").await?.context("kubeconfig-one")?;
+    let keys: Vec<&String> = secret["data"].as_object().context("data")?.keys().collect();
+    ensure!(keys == ["config"], "{keys:?}");
+    let text = BASE64_STANDARD.decode(secret["data"]["config"].as_str().unwrap_or_default())?;
+    ensure!(String::from_utf8(text)?.contains("client-certificate-data"));
+    let labels = &secret["metadata"]["labels"];
+    for (label, value) in [
+        ("kyma-project.io/shoot-name", "c-1"),
+        ("operator.kyma-project.io/managed-by", "infrastructure-manager"),
+        ("operator.kyma-project.io/cluster-name", "kyma"),
+    ] {
+        ensure!(labels[label] == value, "{label}: {labels:#}");
+    }
+    ensure!(labels["team"].is_null(), "{labels:#}");
+    let annotations = &secret["metadata"]["annotations"];
+    let last_sync = annotations["operator.kyma-project.io/last-sync"].as_str().unwrap_or_default();
+    last_sync.parse::<jiff::Timestamp>().with_context(|| format!("{annotations:#}"))?;
+    admin.delete("clacc", "team", "kyma", &json!({})).await?;
+    clusters.gone("kyma").await
 }
 
 /// Nobody of those who have a certificate has a right any more.

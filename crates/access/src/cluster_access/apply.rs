@@ -185,8 +185,12 @@ impl Work<'_> {
         // The one that it was tried out in.
         let (Some(target), Some(user)) = (&memory.target, &memory.user) else { return Applied::Behind };
         let value = target.kubeconfig.with_user(user.clone()).text();
-        let (access, secret, key) = (self.access, &output.secret, &output.key);
-        let write = Write { access, secret, key, credential, validity, value: &value };
+        let metadata = match observe::output_metadata(self.controller, self.access, output.format).await {
+            Ok(metadata) => metadata,
+            Err(error) => return Applied::Failed(error),
+        };
+        let (access, secret, key) = (self.access, &output.secret, output.data_key());
+        let write = Write { access, secret, key, credential, validity, value: &value, metadata: &metadata };
         match write.send(&self.controller.clients, self.permit, on).await {
             Ok(written) => {
                 (memory.output, memory.value) = (written, value.into_bytes());

@@ -1,13 +1,17 @@
 //! A `ClusterAccess` and its Secret: from caches, or straight from the API server.
 
-use coppice_clusters::{KubeconfigFact, Observed, OutputFact};
+use std::collections::BTreeMap;
+
+use coppice_clusters::{KubeconfigFact, Observed, OutputFact, kyma};
+use coppice_clusters_api::OutputFormat;
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
+use serde::Deserialize;
 
 use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
 use crate::kinds::{Access, ClusterAccesses};
-use crate::output::{fact, read_secret};
+use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::targets::{ReadError, Source};
 
 /// What the watch says of its Secret.
@@ -76,5 +80,37 @@ pub(super) async fn output(
 ) -> Result<(OutputFact, Vec<u8>), String> {
     let output = &observed.spec.output;
     let secret = read_secret(&controller.clients, &access.namespace, &output.secret).await;
-    Ok(fact(secret.map_err(|error| chain(&error))?, &observed.uid, &output.key))
+    Ok(fact(secret.map_err(|error| chain(&error))?, &observed.uid, output.data_key()))
+}
+
+/// The labels of an object.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Labeled {
+    metadata: LabeledMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LabeledMeta {
+    labels: BTreeMap<String, String>,
+}
+
+/// What its Secret has besides, as its format asks: for Kyma its labels are read, which no cache keeps.
+pub(super) async fn output_metadata(
+    controller: &ClusterAccessController,
+    access: &Access,
+    format: OutputFormat,
+) -> Result<ExtraMetadata, String> {
+    if format == OutputFormat::Coppice {
+        return Ok(ExtraMetadata::default());
+    }
+    let path = format!("{}/{}", read::path::<ClusterAccesses>(&access.namespace), access.name);
+    let request = read::request(&path).map_err(|error| chain(&error))?;
+    let found = controller.clients.reads.request::<Labeled>(request).await.map_err(|error| chain(&error))?;
+    let last_sync = kyma::last_sync(controller.now());
+    Ok(ExtraMetadata {
+        labels: kyma::labels(&access.name, &found.metadata.labels),
+        annotations: BTreeMap::from([(kyma::LAST_SYNC.to_owned(), last_sync)]),
+    })
 }
