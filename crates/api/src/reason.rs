@@ -375,8 +375,9 @@ reasons! {
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
         /// The target's API server refuses a request.
         TargetRefused: [Event, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
-        /// The credential was issued and does not permit what was asked for, or permits more. It is not written into the Secret.
-        VerificationFailed: [Event, Access], "Compare `spec.rights` with what the target grants to the identity in status.";
+        /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short. It is not
+        /// written into the Secret.
+        VerificationFailed: [Event, Access], "Compare `spec.rights` with what the target grants to the identity in status, or do what the message says.";
         /// The Secret could not be written.
         WriteFailed: [Event, Access], "Do what the message says.";
     }
