@@ -10,7 +10,9 @@ use serde::Deserialize;
 /// A file longer than this needs an argument, in the list of exceptions.
 const MAX_LINES: usize = 600;
 /// What is not sources. In a worktree `.git` is a file, with a path of the machine in it.
-const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+/// What cargo builds: in the root alone, since a module may have this name.
+const BUILT: &str = "target";
 /// Files that are not written by hand.
 const LOCKS: [&str; 2] = ["Cargo.lock", "go.sum"];
 /// This file, which has to name what it bans.
@@ -122,7 +124,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
         let name = entry.file_name();
         let path = folder.join(&name);
         let name = name.to_string_lossy();
-        if SKIPPED.contains(&&*name) {
+        if SKIPPED.contains(&&*name) || path == Path::new(BUILT) {
             continue;
         }
         if entry.file_type()?.is_dir() {
@@ -272,10 +274,13 @@ mod tests {
         fs::write(root.path().join(".git"), "gitdir: /work/x\n").unwrap();
         fs::create_dir(root.path().join("target")).unwrap();
         fs::write(root.path().join("target/a.rs"), "").unwrap();
+        fs::create_dir_all(root.path().join("src/target")).unwrap();
+        fs::write(root.path().join("src/target/b.rs"), "").unwrap();
         fs::write(root.path().join("a.rs"), "").unwrap();
-        let found: Vec<PathBuf> =
+        let mut found: Vec<PathBuf> =
             super::files(root.path()).unwrap().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(found, [PathBuf::from("a.rs")]);
+        found.sort();
+        assert_eq!(found, [PathBuf::from("a.rs"), PathBuf::from("src/target/b.rs")]);
     }
 
     #[test]

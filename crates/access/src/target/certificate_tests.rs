@@ -93,7 +93,7 @@ async fn what_keeps_it_from_being_signed_is_said_in_words_of_our_own() {
         ("r", json!({"certificate": said}), Reason::VerificationFailed, "no certificate"),
     ] {
         let (target, _) = target(uid, status);
-        let failure = issued(&target).await.unwrap_err();
+        let failure = issued(&target).await.err().unwrap();
         assert!(failure.reason == reason && failure.message.contains(says), "{failure}");
         assert!(!failure.message.contains("eyJ"), "{failure}");
     }
