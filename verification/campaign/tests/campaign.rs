@@ -149,6 +149,40 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
     assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
 }
 
+/// So many seeds that are always the same, and so many that nobody has seen, for each scenario of trees that seeds do not choose.
+const FIXED_APART_OF_TREES: u64 = 4;
+const FRESH_APART_OF_TREES: u64 = 4;
+/// In these namespaces come into a tree, change their place or leave, with all that they have: one fault is tried at places of each.
+const MEMBERSHIP: [&str; 5] = [
+    "tree-parent-goes-away",
+    "tree-transfer-to-ending",
+    "tree-detached",
+    "tree-adopted",
+    "tree-limits-copied",
+];
+/// At one in so many of the places at which a fault is tried in scenarios that seeds choose.
+const ONE_PLACE_APART_IN: usize = 4;
+
+/// By chance, and one at a place: what is asked of the scenarios of trees that seeds choose is asked of those that they do not.
+#[test]
+fn faults_do_no_harm_in_scenarios_of_trees_that_seeds_do_not_choose() {
+    let (suite, fresh) = (suite::trees::SUITE, SeededRng::entropy().next_u64() >> 1);
+    let scenarios = (suite.apart)();
+    let campaign = Campaign::of(&suite, scenarios.clone()).unwrap();
+    let moving: Vec<&Scenario> = scenarios.iter().filter(|one| MEMBERSHIP.contains(&one.name)).collect();
+    assert_eq!(moving.len(), MEMBERSHIP.len());
+    let places = moving.into_iter().flat_map(|scenario| campaign.every_fault(scenario));
+    let mut plans = some(places, |plan| match plan.faults[0].at {
+        FaultTarget::Write(_) | FaultTarget::Review(_) => ONE_PLACE_APART_IN * ONE_WRITE_IN,
+        _ => ONE_PLACE_APART_IN * suite.one_place_in,
+    });
+    let seeds = (0..FIXED_APART_OF_TREES).chain(fresh..fresh + FRESH_APART_OF_TREES);
+    for seed in seeds {
+        plans.extend(scenarios.iter().map(|scenario| suite.random_of(scenario.clone(), seed)));
+    }
+    no_harm(&campaign, &plans);
+}
+
 /// So many of the scenarios of trees that seeds make.
 const COUNTED: u64 = 100;
 /// What each rule of trees has to judge in them at least, all together: about half of what it judged when this was written. CONSENT is

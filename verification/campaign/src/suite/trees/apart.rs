@@ -4,13 +4,15 @@ use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Server;
 
 use super::requests::{
-    change, delete_namespace, delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, refused,
-    subnamespace, transfer, tree,
+    change, change_limit_range, delete_limit_range, delete_namespace, delete_subnamespace, delete_transfer,
+    ended, gone, has_limits, limit_range, no_transfer, ready, refused, subnamespace, transfer, tree,
+    tree_with_limits,
 };
 use super::scenarios::scenario;
-use super::{cascades, reviewed};
+use super::{cascades, membership, reviewed};
 
-/// They run without faults, and for the rule that each is about.
+/// They run without faults, for the rule that each is about, and with faults that seeds of their own choose: one more of those that
+/// seeds choose from would make another run of most seeds.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         child_in_the_way(),
@@ -23,6 +25,9 @@ pub(super) fn all() -> Vec<Scenario> {
         transfer_to_ending(),
         transfer_to_empty(),
         refused_until_free(),
+        membership::detached(),
+        membership::adopted(),
+        limits_copied(),
     ]
 }
 
@@ -240,6 +245,50 @@ fn refused_until_free() -> Scenario {
         "own quota of team-b: 3 pods",
         "subnamespace team/team-a: Ready, 2 pods",
         "subnamespace team/team-b: Ready, 3 pods",
+    ];
+    scenario
+}
+
+/// What somebody takes away of them comes again; and an object that somebody has under the same name stays.
+fn limits_copied() -> Scenario {
+    let about =
+        "limit ranges are copied down a tree, are changed and deleted, and one has the name of another";
+    let mut scenario = scenario("tree-limits-copied", about);
+    scenario.replicas = 2;
+    scenario.setup.extend(tree_with_limits("team", 6));
+    scenario.setup.extend([
+        limit_range("team", "defaults", "100m"),
+        limit_range("team", "extra", "1"),
+        subnamespace("team", "team-a", 4),
+    ]);
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 1)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(5, |_| change_limit_range("team", "defaults", "200m"))
+            .once(|s| ready(s, "team-a", "team-a-b") && has_limits(s, "team-a-b", "defaults", "100m")),
+        ScriptStep::at(6, |_| delete_limit_range("team", "extra"))
+            .once(|s| has_limits(s, "team-a-b", "extra", "1")),
+        ScriptStep::at(8, |_| limit_range("team-a", "own", "50m")),
+        // Of two of a name the nearer one counts.
+        ScriptStep::at(9, |_| limit_range("team", "own", "2"))
+            .once(|s| has_limits(s, "team-a-b", "own", "50m")),
+        ScriptStep::at(10, |_| delete_limit_range("team-a-b", "defaults"))
+            .once(|s| has_limits(s, "team-a-b", "defaults", "200m")),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "team-a-b: there",
+        "limit range team/defaults: 200m cpu",
+        "limit range team/own: 2 cpu",
+        "limit range team-a/defaults: 200m cpu",
+        "limit range team-a/own: 50m cpu",
+        "limit range team-a-b/defaults: 200m cpu",
+        "limit range team-a-b/own: 50m cpu",
+        "own quota of team: 2 pods",
+        "own quota of team-a: 3 pods",
+        "own quota of team-a-b: 1 pods",
+        "subnamespace team/team-a: Ready, 4 pods",
+        "subnamespace team-a/team-a-b: Ready, 1 pods",
     ];
     scenario
 }

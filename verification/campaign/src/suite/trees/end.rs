@@ -8,7 +8,8 @@ use crate::oracle::EndState;
 use crate::suite::lifecycle::end;
 
 /// The kinds that are compared besides those of every namespace.
-const COMPARED: [&str; 4] = ["quotatransfers", "resourcequotas", "rolebindings", "subnamespaces"];
+const COMPARED: [&str; 5] =
+    ["limitranges", "quotatransfers", "resourcequotas", "rolebindings", "subnamespaces"];
 
 /// How a run ended.
 pub(super) fn end_state(record: &RunRecord<'_>) -> EndState {
@@ -34,12 +35,13 @@ fn mask(kind: &str, name: &str, object: &Value) -> Option<Value> {
         "subnamespaces" => Some(json!({"phase": status["phase"], "allotted": status["allotment"]["hard"]})),
         "quotatransfers" => Some(json!({"phase": status["phase"]})),
         "rolebindings" => Some(json!({"roleRef": object["roleRef"], "subjects": object["subjects"]})),
+        "limitranges" => Some(json!({"requests": spec["limits"][0]["defaultRequest"]})),
         _ => None,
     }
 }
 
 /// The same in words: besides a line for each namespace, one for each quota of a tree (the own one), `Subnamespace` (with what it
-/// has), transfer and role binding.
+/// has), transfer, role binding and limit range (with what containers request by it).
 pub(super) fn end_lines(end: &EndState) -> Vec<String> {
     let mut lines = end::lines(end);
     for (place, object) in &end.objects {
@@ -55,6 +57,7 @@ pub(super) fn end_lines(end: &EndState) -> Vec<String> {
             }
             "quotatransfers" => Some(format!("transfer {of}: {}", text("phase"))),
             "rolebindings" => Some(format!("role binding {of}")),
+            "limitranges" => Some(format!("limit range {of}: {}", amounts(&object["requests"]))),
             _ => None,
         });
     }

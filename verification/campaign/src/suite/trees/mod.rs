@@ -4,6 +4,7 @@ mod apart;
 mod cascades;
 mod end;
 mod generated;
+mod membership;
 mod oracle;
 mod pods;
 mod requests;

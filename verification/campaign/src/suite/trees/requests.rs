@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use coppice_api::names::{ANNOTATION_LEDGER, TREE_QUOTA_NAME};
+use coppice_api::names::{ANNOTATION_LEDGER, LABEL_PARENT, LABEL_SUBNAMESPACE, TREE_QUOTA_NAME};
 use coppice_sim::scenario::objects::namespace;
 use coppice_sim::server::{Request, Server};
 use serde_json::{Value, json};
@@ -33,9 +33,18 @@ pub(super) fn tree(root: &str, pods: u32) -> [Request; 2] {
 
 /// The same with more than pods.
 pub(super) fn tree_with(root: &str, hard: &Value) -> [Request; 2] {
+    tree_of(root, &json!({ "root": root, "quota": { "hard": hard } }))
+}
+
+/// The same, and `LimitRange`s are copied down the tree.
+pub(super) fn tree_with_limits(root: &str, pods: u32) -> [Request; 2] {
+    let propagate = json!({ "limitRanges": { "mode": "Propagate" } });
+    tree_of(root, &json!({ "root": root, "quota": { "hard": only_pods(pods) }, "propagate": propagate }))
+}
+
+fn tree_of(root: &str, spec: &Value) -> [Request; 2] {
     let tree = json!({
-        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": { "name": root },
-        "spec": { "root": root, "quota": { "hard": hard } },
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": { "name": root }, "spec": spec,
     });
     [namespace(root), Request::post(&format!("{API}/namespacetrees"), &tree)]
 }
@@ -86,6 +95,24 @@ pub(super) fn consent(parent: &str, name: &str, until: &str) -> Request {
     Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
 }
 
+/// Marks an existing namespace as that of a `Subnamespace`, as `coppice tree adopt` does.
+pub(super) fn adopt(server: &Server, parent: &str, name: &str) -> Request {
+    let object = server.object("coppice.dev", "subnamespaces", parent, name);
+    let uid = object.map_or(Value::Null, |object| object["metadata"]["uid"].clone());
+    let patch = json!({ "metadata": { "labels": { LABEL_SUBNAMESPACE: uid, LABEL_PARENT: parent } } });
+    Request::patch(&format!("/api/v1/namespaces/{name}"), MERGE, &patch)
+}
+
+/// The namespaces of a tree are to stay when it is deleted.
+pub(super) fn keep_namespaces(root: &str) -> Request {
+    let patch = json!({ "spec": { "deletionPolicy": "Detach" } });
+    Request::patch(&format!("{API}/namespacetrees/{root}"), MERGE, &patch)
+}
+
+pub(super) fn delete_tree(root: &str) -> Request {
+    Request::delete(&format!("{API}/namespacetrees/{root}"))
+}
+
 pub(super) fn delete_namespace(name: &str) -> Request {
     Request::delete(&format!("/api/v1/namespaces/{name}"))
 }
@@ -125,6 +152,28 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces";
 
 pub(super) fn unbind(namespace: &str, name: &str) -> Request {
     Request::delete(&format!("{BINDINGS}/{namespace}/rolebindings/{name}"))
+}
+
+/// Containers that do not say what they request get that much cpu.
+pub(super) fn limit_range(namespace: &str, name: &str, cpu: &str) -> Request {
+    let object = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": name, "namespace": namespace },
+        "spec": limits(cpu),
+    });
+    Request::post(&format!("/api/v1/namespaces/{namespace}/limitranges"), &object)
+}
+
+pub(super) fn change_limit_range(namespace: &str, name: &str, cpu: &str) -> Request {
+    let path = format!("/api/v1/namespaces/{namespace}/limitranges/{name}");
+    Request::patch(&path, MERGE, &json!({ "spec": limits(cpu) }))
+}
+
+pub(super) fn delete_limit_range(namespace: &str, name: &str) -> Request {
+    Request::delete(&format!("/api/v1/namespaces/{namespace}/limitranges/{name}"))
+}
+
+fn limits(cpu: &str) -> Value {
+    json!({ "limits": [{ "type": "Container", "defaultRequest": { "cpu": cpu } }] })
 }
 
 /// A pod that asks for a tenth of a cpu.
@@ -173,6 +222,24 @@ pub(super) fn owns(server: &Server, namespace: &str, pods: u32) -> bool {
         let pods = pods.to_string();
         ["spec", "status"].iter().all(|part| quota[part]["hard"]["pods"] == *pods)
     })
+}
+
+/// Whether a namespace has a `LimitRange` with so much cpu.
+pub(super) fn has_limits(server: &Server, namespace: &str, name: &str, cpu: &str) -> bool {
+    let object = server.object("", "limitranges", namespace, name);
+    object.is_some_and(|object| object["spec"] == limits(cpu))
+}
+
+/// Whether nothing of a namespace and of its quota says that they are of a tree.
+pub(super) fn in_no_tree(server: &Server, namespace: &str) -> bool {
+    let marked = |object: &Value| {
+        let fields = ["labels", "annotations"].map(|field| &object["metadata"][field]);
+        let mut keys = fields.into_iter().flat_map(|field| field.as_object().into_iter().flatten());
+        keys.any(|(key, _)| key.contains("coppice.dev"))
+    };
+    let own = server.object("", "namespaces", "", namespace);
+    let quota = server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME);
+    [own, quota].into_iter().all(|object| object.is_some_and(|object| !marked(object)))
 }
 
 /// Whether a `Subnamespace` is gone.

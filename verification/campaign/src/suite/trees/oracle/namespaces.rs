@@ -52,6 +52,7 @@ pub(super) fn check(
         let ours = created.any(|change| {
             Some(change.uid.as_ref()) == uid.and_then(Value::as_str) && &*change.user == ACCOUNT
         });
+        let ours = ours || creator.is_some_and(|creator| was_adopted(record, uid, creator));
         if !asked || !ours {
             found.add(
                 CREATED_HERE,
@@ -59,6 +60,21 @@ pub(super) fn check(
             );
         }
     }
+}
+
+/// Whether somebody else has marked a namespace, by its uid, as that of this `Subnamespace`.
+fn was_adopted(record: &RunRecord<'_>, uid: Option<&Value>, creator: &Value) -> bool {
+    let marked = |namespace: Option<&Value>| {
+        namespace.is_some_and(|namespace| {
+            namespace["metadata"]["labels"]["coppice.dev/subnamespace"] == creator["metadata"]["uid"]
+        })
+    };
+    record.changes.iter().any(|change| {
+        Some(&*change.uid) == uid.and_then(Value::as_str)
+            && &*change.user != ACCOUNT
+            && marked(change.after.as_deref())
+            && !marked(change.before.as_deref())
+    })
 }
 
 /// Deletes what is in a namespace that is being deleted.

@@ -9,7 +9,7 @@ pub const LIMIT: Rule = Rule("LIMIT");
 pub const NOTHING_LOST: Rule = Rule("NOTHING LOST");
 /// At every revision the pods of a tree's namespaces are together at most as many as the tree has.
 pub const USED: Rule = Rule("USED");
-/// The program of trees deletes a namespace only if it created it for a `Subnamespace` that is being deleted.
+/// The program of trees deletes a namespace only if it created it, or somebody had it adopted, for a `Subnamespace` that is being deleted.
 pub const CREATED_HERE: Rule = Rule("CREATED HERE");
 /// The program of trees deletes no namespace since one above it is being deleted: its `Subnamespace` went with that, and nobody asked for it.
 pub const ASKED_FOR: Rule = Rule("ASKED FOR");
