@@ -20,12 +20,20 @@ const ARGS: [&str; 5] = ["trees", "--listen-admission", "127.0.0.1:0", "--admiss
 const SAYS: &str = "admission webhook \"trees.coppice.dev\" denied the request: ";
 
 impl Setup {
-    async fn asked(&self) -> anyhow::Result<Operator> {
+    /// Starts the program, and has the API server ask its webhook.
+    pub(crate) async fn asked(&self) -> anyhow::Result<Operator> {
         let program = Operator::spawn_by(&self.test_cluster, &self.account, &ARGS).await?;
         let served = async || program.admission();
         let address = self.test_cluster.until("the webhook is served", served).await?;
         self.asks(&address).await?;
         Ok(program)
+    }
+
+    /// The same after another was killed, whose lease is taken away.
+    pub(crate) async fn asked_again(&self) -> anyhow::Result<Operator> {
+        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
+        self.test_cluster.kubectl(ADMIN, &lease).await?;
+        self.asked().await
     }
 
     /// Has the API server ask at this address as `deploy/trees.yaml` has it ask a Service.
@@ -49,7 +57,7 @@ impl Setup {
     }
 
     /// Waits until the webhook denies this.
-    async fn denies(&self, object: &Value) -> Test {
+    pub(crate) async fn denies(&self, object: &Value) -> Test {
         let denied = async || self.dry_run(ADMIN, object).await.filter(|text| text.contains(SAYS));
         self.test_cluster.until("the webhook denies", denied).await.map(drop)
     }
@@ -93,9 +101,7 @@ fn what_would_be_refused_is_denied_at_once_and_nothing_relies_on_that() -> Test 
         // Nobody answers: it is admitted, and the next life says in status what the webhook would have said.
         program.kill().await?;
         cluster.request(ALICE, "shop", "shop-d", &json!({"cpu": "40"})).await?;
-        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees"];
-        cluster.test_cluster.kubectl(ADMIN, &lease).await?;
-        let next = cluster.asked().await?;
+        let next = cluster.asked_again().await?;
         let (reason, message) = cluster.refused("shop", "shop-d").await?;
         ensure!(reason == "QuotaRefused" && message.contains("cpu"), "{message}");
         changes_of_what_is_refused(&cluster).await.with_context(|| next.last_lines())?;

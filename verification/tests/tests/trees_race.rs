@@ -1,5 +1,6 @@
-//! Many clients race for the last pods of a tree on a real API server, while quota moves between their namespaces and the program that
-//! moves it is killed: they get what the tree has, and not more than beyond a native quota in the same run.
+//! Many clients race for the last pods of a tree on a real API server, while quota moves between their namespaces, siblings ask for the
+//! last of it and are deleted, and the program that moves it is killed, without its admission webhook and with it: they get what the
+//! tree has, and not more than beyond a native quota in the same run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,24 +8,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::ADMIN;
-use coppice_tests::on_own_plane;
+use coppice_plane::{ADMIN, ALICE};
 use coppice_tests::requests::Requests;
+use coppice_tests::{Operator, on_own_plane};
 use futures::StreamExt as _;
 use kube::api::WatchEvent;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::trees::Setup;
+use crate::trees::{Setup, subnamespace};
+use crate::trees_access::bind;
 
 type Test = anyhow::Result<()>;
 
 const CLIENTS: usize = 64;
 /// The pods of the tree, and of a namespace outside it with a quota of its own.
-const TREE: usize = 40;
+const TREE: usize = 48;
 const PLAIN: usize = 20;
-/// In whose namespaces clients create pods. Nothing runs in a fourth one, `shop-c`, whose quota moves away.
+/// In whose namespaces clients create pods. Nothing runs in another one, `shop-c`, whose quota moves away, and in the root.
 const RACED: [&str; 3] = ["shop-a", "shop-b", "plain"];
+/// They come and go: each asks for all pods that the root has, in which clients create pods as a tenant who has rights there once it has them.
+const SIBLINGS: [&str; 2] = ["shop-d", "shop-e"];
+const LAST: usize = 4;
 /// After so many of its writes the program is killed, one life after the other.
 const LIVES: [usize; 4] = [2, 5, 9, 14];
 /// One client attempts so often: all of them are there when something becomes free, and leave the machine to other tests meanwhile.
@@ -39,19 +44,30 @@ fn clients_that_race_while_quota_moves_get_what_there_is_and_no_pod_more() -> Te
         drop(program);
         let pods = Pods::watch(&cluster).await?;
         let clients = Clients::start(&cluster).await?;
-        let transfers = transfers(&cluster).await?;
+        let mut moving = transfers(&cluster, "more", &["shop-a", "shop-c"].repeat(6)).await?;
         for effects in LIVES {
             cluster.writes(effects).await?;
         }
-        let program = cluster.next_life(&cluster.account).await?;
-        let end = async {
-            for (source, name) in &transfers {
-                let ended = |object: &Value| object["status"]["endedAt"].is_string();
-                cluster.until(("qtr", source, name), "has ended", ended).await?;
+        for reviewed in [false, true] {
+            let mut program = next_life(&cluster, reviewed).await?;
+            let siblings = last_of_root(&cluster, &pods).await.with_context(|| program.last_lines())?;
+            if reviewed {
+                cluster.denies(&subnamespace("shop", "shop-f", &last())).await?;
+                moving.extend(transfers(&cluster, "late", &["shop-c"; 2]).await?);
             }
-            full(&cluster, &pods).await
-        };
-        end.await.with_context(|| program.last_lines())?;
+            cluster.delete(ALICE, "shop", siblings[0]).await?;
+            program.kill().await?;
+            let program = next_life(&cluster, reviewed).await?;
+            let end = async {
+                goes_on(&cluster, &pods, siblings).await?;
+                for (source, name) in &moving {
+                    let ended = |object: &Value| object["status"]["endedAt"].is_string();
+                    cluster.until(("qtr", source, name), "has ended", ended).await?;
+                }
+                full(&cluster, &pods).await
+            };
+            end.await.with_context(|| program.last_lines())?;
+        }
         let (created, refused) = clients.stop().await?;
         ensure!(created == TREE + PLAIN - spare(&cluster).await?, "{created} were created");
         ensure!(refused > CLIENTS, "{refused} were refused: there was no race");
@@ -60,12 +76,76 @@ fn clients_that_race_while_quota_moves_get_what_there_is_and_no_pod_more() -> Te
     })
 }
 
+/// Starts the program after another was killed, with its admission webhook or without.
+async fn next_life(cluster: &Setup, reviewed: bool) -> anyhow::Result<Operator> {
+    if reviewed { cluster.asked_again().await } else { cluster.next_life(&cluster.account).await }
+}
+
+fn last() -> Value {
+    json!({"pods": LAST.to_string()})
+}
+
+/// Asks for all that the root has, whether or not it can be had now.
+async fn ask(cluster: &Setup, name: &str) -> Test {
+    match cluster.request(ALICE, "shop", name, &last()).await {
+        Err(error)
+            if !["(AlreadyExists)", "QuotaRefused"].iter().any(|one| format!("{error:#}").contains(one)) =>
+        {
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn is_ready(cluster: &Setup, name: &str) -> bool {
+    let object = cluster.test_cluster.get("sns", "shop", name).await.ok().flatten();
+    object.is_some_and(|object| object["status"]["phase"] == "Ready")
+}
+
+/// Two siblings ask for all that the root has. Clients use it up in the one that has got it, which is answered first.
+async fn last_of_root(cluster: &Setup, pods: &Pods) -> anyhow::Result<[&'static str; 2]> {
+    let [one, other] = SIBLINGS;
+    let (first, second) = tokio::join!(ask(cluster, one), ask(cluster, other));
+    first.and(second)?;
+    let has = async || {
+        for siblings in [[one, other], [other, one]] {
+            if is_ready(cluster, siblings[0]).await {
+                return Some(siblings);
+            }
+        }
+        None
+    };
+    let siblings = cluster.test_cluster.until("one of two siblings has the last pods", has).await?;
+    used(cluster, pods, siblings[0]).await?;
+    Ok(siblings)
+}
+
+/// The one that is being deleted goes, and the other one gets what it had, and goes as well.
+async fn goes_on(cluster: &Setup, pods: &Pods, [gone, next]: [&str; 2]) -> Test {
+    let has = async || {
+        // Who was denied asks again.
+        ask(cluster, next).await.ok()?;
+        is_ready(cluster, next).await.then_some(())
+    };
+    cluster.test_cluster.until(&format!("{next} has what {gone} had"), has).await?;
+    cluster.gone("shop", gone).await?;
+    used(cluster, pods, next).await?;
+    cluster.delete(ALICE, "shop", next).await?;
+    cluster.gone("shop", next).await
+}
+
+async fn used(cluster: &Setup, pods: &Pods, sibling: &str) -> Test {
+    let all = async || (pods.now(sibling) == LAST).then_some(());
+    cluster.test_cluster.until(&format!("clients have all of {sibling}"), all).await
+}
+
 async fn prepare(cluster: &Setup) -> Test {
     cluster.tree("shop", &json!({"pods": TREE.to_string()})).await?;
-    for (name, pods) in [("shop-a", "16"), ("shop-b", "12"), ("shop-c", "12")] {
+    for (name, pods) in [("shop-a", "16"), ("shop-b", "12"), ("shop-c", "16")] {
         cluster.request(ADMIN, "shop", name, &json!({"pods": pods})).await?;
         cluster.ready("shop", name).await?;
     }
+    bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
     cluster.test_cluster.namespace("plain").await?;
     cluster.test_cluster.quota_of_pods("plain", PLAIN).await?;
     for namespace in RACED {
@@ -75,11 +155,14 @@ async fn prepare(cluster: &Setup) -> Test {
 }
 
 /// Quota that nobody uses moves to where it is raced for; and some from where it is raced for, too, if it gets away in time.
-async fn transfers(cluster: &Setup) -> anyhow::Result<Vec<(&'static str, String)>> {
+async fn transfers(
+    cluster: &Setup,
+    names: &str,
+    sources: &[&'static str],
+) -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut transfers = Vec::new();
-    for number in 0..12 {
-        let source = if number % 2 == 0 { "shop-a" } else { "shop-c" };
-        let name = format!("more-{number}");
+    for (number, source) in sources.iter().copied().enumerate() {
+        let name = format!("{names}-{number}");
         let transfer = json!({
             "apiVersion": "coppice.dev/v1alpha1", "kind": "QuotaTransfer", "metadata": {"name": name, "namespace": source},
             "spec": {"to": "shop-b", "through": "shop", "amount": {"pods": "2"}, "reason": "race", "requester": ADMIN, "approvedBy": ADMIN}
@@ -114,7 +197,7 @@ async fn full(cluster: &Setup, pods: &Pods) -> Test {
     Ok(())
 }
 
-/// Clients that create pods until they are stopped.
+/// Clients that create pods until they are stopped. What becomes of those in siblings is not counted here.
 struct Clients {
     stopped: Arc<AtomicBool>,
     created: Arc<AtomicUsize>,
@@ -125,6 +208,7 @@ struct Clients {
 impl Clients {
     async fn start(cluster: &Setup) -> anyhow::Result<Self> {
         let requests = Arc::new(cluster.test_cluster.admin().await?);
+        let tenant = Arc::new(cluster.test_cluster.requests(ALICE).await?);
         let mut clients = Self {
             stopped: Arc::default(),
             created: Arc::default(),
@@ -132,7 +216,8 @@ impl Clients {
             running: JoinSet::new(),
         };
         for client in 0..CLIENTS {
-            let (stopped, requests) = (Arc::clone(&clients.stopped), Arc::clone(&requests));
+            let (requests, tenant) = (Arc::clone(&requests), Arc::clone(&tenant));
+            let stopped = Arc::clone(&clients.stopped);
             let (created, refused) = (Arc::clone(&clients.created), Arc::clone(&clients.refused));
             clients.running.spawn(async move {
                 let mut pace = tokio::time::interval(PACE);
@@ -141,12 +226,14 @@ impl Clients {
                     if stopped.load(Ordering::Relaxed) {
                         break;
                     }
-                    let namespace = RACED[attempt % RACED.len()];
-                    let counter = if create(&requests, namespace, &format!("p-{client}-{attempt}")).await? {
-                        &created
-                    } else {
-                        &refused
+                    let (name, turn) =
+                        (format!("p-{client}-{attempt}"), attempt % (RACED.len() + SIBLINGS.len()));
+                    let Some(namespace) = RACED.get(turn) else {
+                        try_sibling(&tenant, SIBLINGS[turn - RACED.len()], &name).await?;
+                        continue;
                     };
+                    let created_one = create(&requests, namespace, &name).await?;
+                    let counter = if created_one { &created } else { &refused };
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(())
@@ -177,6 +264,16 @@ async fn create(requests: &Requests, namespace: &str, name: &str) -> anyhow::Res
     }
 }
 
+/// There may be no such namespace, not yet with rights in it, or not for long any more.
+async fn try_sibling(requests: &Requests, namespace: &str, name: &str) -> Test {
+    match create(requests, namespace, name).await {
+        Err(error) if !["(Forbidden)", "(NotFound)"].iter().any(|one| format!("{error:#}").contains(one)) => {
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The pods that there are, and the most that there ever were.
 struct Pods {
     seen: Arc<Mutex<Seen>>,
@@ -203,13 +300,18 @@ impl Seen {
                 *self.now.entry(namespace.to_owned()).or_default() += 1;
             }
             WatchEvent::Deleted(pod) => {
-                self.error = Some(format!("a pod is gone: {}", pod["metadata"]["name"]));
+                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+                match self.now.get_mut(namespace) {
+                    Some(now) if SIBLINGS.contains(&namespace) => *now -= 1,
+                    _ => self.error = Some(format!("a pod is gone: {}", pod["metadata"]["name"])),
+                }
             }
             WatchEvent::Error(error) => self.error = Some(error.to_string()),
             WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => {}
         }
         self.most_in_plain = self.most_in_plain.max(self.of("plain"));
-        self.most_in_tree = self.most_in_tree.max(self.of("shop-a") + self.of("shop-b"));
+        let in_tree = ["shop-a", "shop-b"].iter().chain(&SIBLINGS).map(|namespace| self.of(namespace));
+        self.most_in_tree = self.most_in_tree.max(in_tree.sum());
     }
 }
 
@@ -242,6 +344,9 @@ impl Pods {
         ensure!(seen.error.is_none() && !self.watching.is_finished(), "not all was seen: {:?}", seen.error);
         let beyond = |most: usize, limit: usize| most.saturating_sub(limit);
         let (tree, plain) = (beyond(seen.most_in_tree, TREE), beyond(seen.most_in_plain, PLAIN));
+        eprintln!(
+            "beyond their limits: {tree} pods of {TREE} in a tree, {plain} of {PLAIN} by a native quota"
+        );
         ensure!(tree <= plain, "{tree} pods beyond the limit of the tree, {plain} beyond a native quota");
         Ok(())
     }
