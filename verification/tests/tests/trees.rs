@@ -220,6 +220,7 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
             grows(&cluster).await?;
             shows(&cluster).await?;
             refusals(&cluster).await?;
+            refuses_size(&cluster).await?;
             ends(&cluster).await
         };
         scenario.await.with_context(|| program.last_lines())?;
@@ -333,6 +334,32 @@ async fn refusals(cluster: &Setup) -> Test {
     ensure!(why == "QuotaRefused" && message.contains(numbers), "{why}: {message}");
     ensure!(cluster.limits("shop-web").await? == json!({"cpu": "2", "pods": "4"}));
     Ok(())
+}
+
+/// The tree has three namespaces, the lowest of them two below the root: as deep and as many as administrators permit from now on.
+async fn refuses_size(cluster: &Setup) -> Test {
+    let permit = async |limits: Value| -> Test {
+        let spec = json!({"spec": limits});
+        cluster.test_cluster.admin().await?.patch("nstree", "", "shop", &spec).await?;
+        cluster.until(("nstree", "", "shop"), "seen", |_| true).await.map(drop)
+    };
+    permit(json!({"maxDepth": 2, "maxNamespaces": 3})).await?;
+    for (parent, name, reason, says) in [
+        (
+            "shop-web-test",
+            "shop-web-test-a",
+            "TooDeep",
+            "would be 3 below the root, and NamespaceTree shop permits 2",
+        ),
+        ("shop", "shop-api", "TooManyNamespaces", "NamespaceTree shop has 3 namespaces and permits 3"),
+    ] {
+        cluster.request(ADMIN, parent, name, &json!({"pods": "1"})).await?;
+        let (why, message) = cluster.refused(parent, name).await?;
+        ensure!(why == reason && message.contains(says), "{why}: {message}");
+        cluster.delete(ADMIN, parent, name).await?;
+        cluster.gone(parent, name).await?;
+    }
+    permit(json!({"maxDepth": null, "maxNamespaces": null})).await
 }
 
 /// What is deleted returns its quota; what has namespaces below it stays.

@@ -118,6 +118,7 @@ async fn says_why(cluster: &Setup) -> Test {
     says(ask("other", json!({"cpu": "1", "pods": "1"})).await, &["shop-*"])?;
     let dry = cluster.dry_run(ALICE, &subnamespace("shop", "shop-c", &json!({"cpu": "40"}))).await;
     ensure!(dry.as_ref().is_some_and(|text| text.contains(SAYS)), "{dry:?}");
+    has_no_effect(cluster).await?;
     // What grows beyond what there is stays as it was.
     says(
         cluster.change("shop", "shop-a", &json!({"cpu": "9", "pods": "4"})).await,
@@ -133,6 +134,23 @@ async fn says_why(cluster: &Setup) -> Test {
     says(cluster.transfers(ADMIN, &too_much).await, &["TransferRefused", "pods"])?;
     let nowhere = approved(ADMIN, "nowhere", ("shop-a", "default", "shop"), "1");
     says(cluster.transfers(ADMIN, &nowhere).await, &["namespace default belongs to no tree"])
+}
+
+/// All that is free can be tried again and again, and is free afterwards.
+async fn has_no_effect(cluster: &Setup) -> Test {
+    let all = subnamespace("shop", "shop-c", &json!({"cpu": "4", "pods": "4"}));
+    let more = json!({"spec": {"quota": {"hard": {"cpu": "8", "pods": "8"}}}}).to_string();
+    for _ in 0..2 {
+        let refused = cluster.dry_run(ALICE, &all).await;
+        ensure!(refused.is_none(), "{refused:?}");
+        let patch = ["patch", "sns", "-n", "shop", "shop-a", "--dry-run=server", "--type=merge", "-p", &more];
+        cluster.test_cluster.kubectl(ALICE, &patch).await?;
+    }
+    ensure!(cluster.test_cluster.get("sns", "shop", "shop-c").await?.is_none(), "it is stored");
+    ensure!(cluster.test_cluster.get("namespace", "", "shop-c").await?.is_none(), "it is created");
+    ensure!(cluster.limits("shop").await? == json!({"cpu": "4", "pods": "4"}));
+    ensure!(cluster.limits("shop-a").await? == json!({"cpu": "4", "pods": "4"}));
+    Ok(())
 }
 
 /// What is refused may be changed in everything else.
