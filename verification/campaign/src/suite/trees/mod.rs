@@ -7,6 +7,8 @@ mod generated;
 mod membership;
 mod oracle;
 mod pods;
+#[cfg(test)]
+mod reference;
 mod requests;
 mod reviewed;
 mod scenarios;
