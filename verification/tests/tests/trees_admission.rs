@@ -21,7 +21,7 @@ const SAYS: &str = "admission webhook \"trees.coppice.dev\" denied the request: 
 
 impl Setup {
     /// Starts the program, and has the API server ask its webhook.
-    pub(crate) async fn asked(&self) -> anyhow::Result<Operator> {
+    async fn asked(&self) -> anyhow::Result<Operator> {
         let program = Operator::spawn_by(&self.test_cluster, &self.account, &ARGS).await?;
         let served = async || program.admission();
         let address = self.test_cluster.until("the webhook is served", served).await?;
