@@ -5,6 +5,7 @@
 //! it: `coppice-access`, the only one of Coppice that may read the Secrets of others.
 
 pub mod cluster_access;
+mod cluster_api;
 mod explain;
 mod kinds;
 mod metrics;

@@ -9,7 +9,8 @@ use coppice_clusters::kubeconfig::sha256;
 use coppice_clusters::{Obstacle, OutputFact, OutputSecret, Validity};
 use coppice_clusters_api::OutputRevision;
 use coppice_clusters_api::names::{
-    ANNOTATION_CREDENTIAL, ANNOTATION_NOT_AFTER, ANNOTATION_NOT_BEFORE, LABEL_ACCESS,
+    ANNOTATION_CREDENTIAL, ANNOTATION_NOT_AFTER, ANNOTATION_NOT_BEFORE, CAPI_LABEL_CLUSTER, CAPI_SECRET_TYPE,
+    LABEL_ACCESS,
 };
 use coppice_runtime::client::Clients;
 use coppice_runtime::kind::Kind as _;
@@ -48,6 +49,12 @@ impl Secret {
     /// A value of its data, if there is one and it is base64.
     pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {
         BASE64_STANDARD.decode(self.data.get(key)?).ok()
+    }
+
+    /// Whether Cluster API keeps it for the cluster of that name.
+    pub(crate) fn is_of_cluster(&self, name: &str) -> bool {
+        let cluster = self.metadata.labels.get(CAPI_LABEL_CLUSTER);
+        self.type_ == CAPI_SECRET_TYPE && cluster.is_some_and(|cluster| cluster == name)
     }
 
     fn obstacle(&self) -> Option<Obstacle> {

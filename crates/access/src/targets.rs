@@ -12,6 +12,9 @@ use coppice_api::Reason;
 use coppice_clusters::KubeconfigFact;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted};
 use coppice_clusters_api::SecretKey;
+use coppice_clusters_api::names::{
+    CAPI_KUBECONFIG_KEY, CAPI_LABEL_CLUSTER, CAPI_SECRET_TYPE, capi_kubeconfig,
+};
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::Clock;
 use coppice_runtime::error::chain;
@@ -21,7 +24,7 @@ use kube::config::KubeConfigOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::output::read_secret;
+use crate::output::{Secret, read_secret};
 use crate::target::{Failure, Target};
 
 /// Why there is no kubeconfig to use.
@@ -60,12 +63,53 @@ pub(crate) struct Source {
     namespace: String,
     name: String,
     key: String,
+    /// The cluster of Cluster API that the Secret has to be kept for, if it is one.
+    cluster: Option<String>,
 }
 
 impl Source {
     /// In a Secret of that namespace.
     pub(crate) fn new(namespace: &str, SecretKey { name, key }: &SecretKey) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.clone(), key: key.clone() }
+        Self { namespace: namespace.to_owned(), name: name.clone(), key: key.clone(), cluster: None }
+    }
+
+    /// That of a cluster of Cluster API in that namespace.
+    pub(crate) fn of_cluster(namespace: &str, cluster: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: capi_kubeconfig(cluster),
+            key: CAPI_KUBECONFIG_KEY.to_owned(),
+            cluster: Some(cluster.to_owned()),
+        }
+    }
+
+    /// Whether it is in that Secret.
+    pub(crate) fn is_in(&self, namespace: &str, secret: &str) -> bool {
+        self.namespace == namespace && self.name == secret
+    }
+
+    fn missing(&self) -> Failure {
+        let what = match &self.cluster {
+            None => "create it",
+            Some(_) => "Cluster API creates it once the cluster has a control plane",
+        };
+        Failure::new(Reason::KubeconfigMissing, format!("there is no Secret {}: {what}", self.name))
+    }
+
+    /// What it names in its Secret.
+    fn value(&self, secret: &Secret) -> Result<Vec<u8>, Failure> {
+        let Self { name, key, .. } = self;
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| !secret.is_of_cluster(cluster)) {
+            let message = format!(
+                "Cluster API did not make the Secret {name}, which has not the type {CAPI_SECRET_TYPE} or not the label {CAPI_LABEL_CLUSTER}: {cluster}: \
+                 leave that name to Cluster API; of another kubeconfig write the name into a new ClusterAccess, as spec.cluster.kubeconfigSecret"
+            );
+            return Err(Failure::new(Reason::KubeconfigRefused, message));
+        }
+        secret.value(key).ok_or_else(|| {
+            let message = format!("there is no key {key} in the Secret {name}: create it");
+            Failure::new(Reason::KubeconfigMissing, message)
+        })
     }
 
     /// Different times for different Secrets, the same in every replica.
@@ -148,7 +192,7 @@ impl Targets {
         let mut state = self.state();
         let of_it = state.known.iter_mut();
         of_it
-            .filter(|(source, _)| source.namespace == namespace && source.name == secret)
+            .filter(|(source, _)| source.is_in(namespace, secret))
             .for_each(|(_, known)| known.read_at = None);
     }
 
@@ -218,10 +262,7 @@ impl Targets {
             None if even_if_gone => self.state().known.get(source).and_then(|known| known.last.clone()),
             read => read,
         };
-        let missing = || {
-            Failure::new(Reason::KubeconfigMissing, format!("there is no Secret {}: create it", source.name))
-        };
-        let kubeconfig = read.ok_or_else(missing)?;
+        let kubeconfig = read.ok_or_else(|| source.missing())?;
         if let Some(clients) = self.kept_clients(source, &kubeconfig) {
             return Ok(Target { kubeconfig, clients });
         }
@@ -236,14 +277,11 @@ impl Targets {
         clients: &Clients,
         source: &Source,
     ) -> Result<Option<Kubeconfig>, ReadError> {
-        let Source { namespace, name, key } = source;
+        let Source { namespace, name, .. } = source;
         let secret = read_secret(clients, namespace, name)
             .await
             .map_err(|error| ReadError::Unknown { secret: name.clone(), why: chain(&error) })?;
-        let found = secret.map(|secret| secret.value(key).ok_or(key)).transpose().map_err(|key| {
-            let message = format!("there is no key {key} in the Secret {name}: create it");
-            Failure::new(Reason::KubeconfigMissing, message)
-        });
+        let found = secret.map(|secret| source.value(&secret)).transpose();
         let parsed = found.and_then(|value| value.map(|value| self.parse(&value, source)).transpose());
         let mut state = self.state();
         let known = state.known.entry(source.clone()).or_default();

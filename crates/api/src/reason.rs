@@ -371,6 +371,9 @@ reasons! {
         TargetChanged: [Event, Access],
             "Write a kubeconfig of the cluster before into that Secret again. For the other cluster, create another ClusterAccess. If the one \
              before is gone for good, delete the ClusterAccess: the Event `RevocationSkipped` comes after `spec.forgetAfter`.";
+        /// The `Cluster` of Cluster API that `spec.cluster` names is being deleted, or is gone. No credential is issued for it any more; the
+        /// Secret holds the one that it held before, which is valid until it expires.
+        ClusterDeleted: [Event, Access], "Delete the ClusterAccess.";
         /// The target's API server does not answer.
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
         /// The target's API server refuses a request.

@@ -65,6 +65,9 @@ pub const WRITTEN: &str = "Written";
 }, {
     "rule": "(has(self.issuer) ? self.issuer : 'TokenRequest') == (has(oldSelf.issuer) ? oldSelf.issuer : 'TokenRequest')",
     "message": "the issuer of a ClusterAccess cannot be changed: delete it, which revokes its credentials or takes their rights, and create another one"
+}, {
+    "rule": "!has(self.cluster.clusterAPI) || self.output.secret != self.cluster.clusterAPI.name + '-kubeconfig'",
+    "message": "output.secret: write the name of another Secret than the one with the kubeconfig of Cluster API, which credentials are issued with"
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterAccessSpec {
@@ -73,8 +76,8 @@ pub struct ClusterAccessSpec {
         "rule": "self == oldSelf",
         "message": "the cluster of a ClusterAccess cannot be changed: delete it, which revokes its credential there, and create another one"
     }, {
-        "rule": "[has(self.kubeconfigSecret)].exists_one(given, given)",
-        "message": "write exactly one of: kubeconfigSecret"
+        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI)].exists_one(given, given)",
+        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API)"
     }]))]
     pub cluster: ClusterSource,
     /// Who issues the credential. `TokenRequest`: the target's API server, as a token of a service account that is bound to a Secret
@@ -143,6 +146,19 @@ pub struct ClusterSource {
     /// and the certificates. Whoever writes the ClusterAccess has to be permitted to read that Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret: Option<SecretKey>,
+    /// A `Cluster` of Cluster API in the same namespace. The kubeconfig is the one that Cluster API keeps for it, in the Secret
+    /// `NAME-kubeconfig`. Whoever writes the ClusterAccess has to be permitted to read that Secret.
+    #[serde(default, rename = "clusterAPI", skip_serializing_if = "Option::is_none")]
+    pub cluster_api: Option<CapiCluster>,
+}
+
+/// A cluster of Cluster API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CapiCluster {
+    /// The name of the `Cluster`.
+    #[schemars(schema_with = "schema::cluster_name")]
+    pub name: String,
 }
 
 /// A value in a Secret.

@@ -8,9 +8,9 @@ pub mod names;
 mod schema;
 
 pub use cluster_access::{
-    AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
-    ClusterSource, IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision, Restored,
-    Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
+    AccessPhase, Bind, CapiCluster, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus,
+    ClusterRights, ClusterSource, IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision,
+    Restored, Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
 };
 pub use issuer::Issuer;
 

@@ -20,6 +20,17 @@ pub const ANNOTATION_CREDENTIAL: &str = "coppice.dev/credential";
 pub const ANNOTATION_NOT_BEFORE: &str = "coppice.dev/not-before";
 /// On the Secret with the kubeconfig: until when that credential is valid.
 pub const ANNOTATION_NOT_AFTER: &str = "coppice.dev/not-after";
+/// The type of the Secrets that Cluster API keeps for a cluster.
+pub const CAPI_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+/// On these Secrets: the name of the `Cluster`.
+pub const CAPI_LABEL_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
+/// The key in the Secret with the kubeconfig of a cluster of Cluster API.
+pub const CAPI_KUBECONFIG_KEY: &str = "value";
+
+/// The Secret with the kubeconfig of a cluster of Cluster API.
+pub fn capi_kubeconfig(cluster: &str) -> String {
+    format!("{cluster}-kubeconfig")
+}
 
 /// The name of the service account, the role and the bindings of a `ClusterAccess` in its target.
 pub fn account(uid: &str) -> String {

@@ -48,6 +48,17 @@ pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The name of a `Cluster`, which is the value of a label.
+pub(crate) fn cluster_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": 63,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
+            "message": "write the name of a Cluster: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+        }]
+    })
+}
+
 /// The name of a role, which may have any characters that are no part of a path.
 pub(crate) fn role_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -14,7 +14,8 @@ pub mod rotation;
 mod status;
 
 pub use observed::{
-    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
+    Validity,
 };
 pub use plan::{Step, plan};
 pub use rotation::forgotten_at;

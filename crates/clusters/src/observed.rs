@@ -20,6 +20,8 @@ pub struct Observed {
     pub status: ClusterAccessStatus,
     /// The kubeconfig that its spec names.
     pub kubeconfig: KubeconfigFact,
+    /// The `Cluster` that its spec names.
+    pub cluster: ClusterFact,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.
     pub target: Option<TargetIdentity>,
     /// The Secret that its spec names.
@@ -38,6 +40,20 @@ pub enum KubeconfigFact {
     Endpoint(String),
     /// There is none, or it is not used: why, whoever needs it finds out.
     Unusable,
+}
+
+/// What is known of the `Cluster` of Cluster API that the target is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterFact {
+    /// In this reconcile nobody has looked yet.
+    #[default]
+    Unread,
+    /// It is there and not being deleted, or this API server does not have the kind.
+    Stays,
+    /// It is being deleted.
+    Deleting,
+    /// It is gone.
+    Gone,
 }
 
 /// What is known of the Secret.

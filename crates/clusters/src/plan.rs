@@ -15,7 +15,8 @@ use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, O
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{
-    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
+    Validity,
 };
 use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
@@ -34,6 +35,8 @@ pub enum Step {
     ReadKubeconfig,
     /// Read the Secret from the API server.
     ReadOutput,
+    /// Look whether the `Cluster` of Cluster API stays.
+    ReadCluster,
     /// Ask the target which cluster it is.
     Identify,
     /// Ask the target whether it has the service account of this `ClusterAccess`.
@@ -221,7 +224,9 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     }
     match cause(observed, now) {
         Err(step) => return *step,
-        Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => return begin(observed, cause, now),
+        Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => {
+            return cluster_goes(observed, now).unwrap_or_else(|| begin(observed, cause, now));
+        }
         Ok(_) => {}
     }
     revoke_superseded(observed).unwrap_or_else(|| steady(observed, now))
@@ -230,6 +235,24 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
 fn revoke_superseded(observed: &Observed) -> Option<Step> {
     let credential = observed.status.superseded.first()?;
     Some(Step::Revoke { credential: credential.clone() })
+}
+
+/// What comes before anything is issued for a cluster of Cluster API: nobody needs a credential of one that is about to go. What was issued
+/// for it is left alone, since it may be needed until the very end.
+fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let cluster = observed.spec.cluster.cluster_api.as_ref()?;
+    let is = match observed.cluster {
+        ClusterFact::Unread => return Some(Step::ReadCluster),
+        ClusterFact::Stays => return None,
+        ClusterFact::Deleting => "is being deleted",
+        ClusterFact::Gone => "is gone",
+    };
+    let message = format!(
+        "the Cluster {} {is}: no credential is issued for it any more, and what the Secret {} holds is valid until it expires: delete this \
+         ClusterAccess",
+        cluster.name, observed.spec.output.secret
+    );
+    Some(save(failed(observed, Reason::ClusterDeleted, &message, now)))
 }
 
 /// What a crash left in the Secret is tried out and adopted also where nothing is issued: it is what the Secret holds.
@@ -394,6 +417,9 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
             Some(found.revision.clone())
         }
     };
+    if let Some(step) = cluster_goes(observed, now) {
+        return step;
+    }
     let credential = intent.credential.clone();
     match (observed.progress.of(&credential), &observed.progress) {
         (Some(IssueProgress::Requested), _) => Step::Issue { credential },
@@ -459,3 +485,7 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
 #[cfg(test)]
 #[path = "plan_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "plan_cluster_tests.rs"]
+mod cluster_tests;

@@ -29,6 +29,7 @@ pub(crate) fn new() -> Observed {
         spec: spec(),
         status: ClusterAccessStatus::default(),
         kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
+        cluster: ClusterFact::Unread,
         target: Some(cluster("c")),
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,

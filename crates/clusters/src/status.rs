@@ -49,6 +49,7 @@ fn phase(status: &ClusterAccessStatus, now: Timestamp) -> AccessPhase {
         Reason::SecretUnusable,
         Reason::KubeconfigRefused,
         Reason::TargetChanged,
+        Reason::ClusterDeleted,
         Reason::InvalidSpec,
     ];
     match &status.last_error {

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Progress, Step, Validity, plan,
+    ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Progress, Step, Validity,
+    plan,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -96,6 +97,7 @@ impl World {
             spec: self.spec.clone(),
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
+            cluster: ClusterFact::Unread,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
@@ -162,6 +164,7 @@ impl World {
             Step::ReadOutput => memory.output = self.read(),
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
             Step::Identify => memory.target = Some(here()),
+            Step::ReadCluster => panic!("its target is none of Cluster API"),
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
                 self.rights = true;

@@ -39,6 +39,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("Lease", "leases", "lease", "coordination.k8s.io/v1", true),
     ("Event", "events", "ev", "events.k8s.io/v1", true),
     ("Role", "roles", "role", "rbac.authorization.k8s.io/v1", true),
+    ("Cluster", "clusters", "cluster", "cluster.x-k8s.io/v1beta2", true),
     ("ClusterAccess", "clusteraccesses", "clacc", "coppice.dev/v1alpha1", true),
     ("CertificateSigningRequest", "certificatesigningrequests", "csr", "certificates.k8s.io/v1", false),
     ("ClusterRole", "clusterroles", "clusterrole", "rbac.authorization.k8s.io/v1", false),

@@ -19,7 +19,7 @@ type Test = anyhow::Result<()>;
 
 const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
 /// Who may write ClusterAccesses, and read no Secret.
-const AUTHOR: &str = "
+pub(crate) const AUTHOR: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: author, namespace: team}

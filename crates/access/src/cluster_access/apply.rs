@@ -5,7 +5,9 @@ use std::time::Duration;
 use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::rights::Owner;
-use coppice_clusters::{IssueProgress, Observed, OutputFact, Progress, Step, Validity, failed, revoked};
+use coppice_clusters::{
+    ClusterFact, IssueProgress, Observed, OutputFact, Progress, Step, Validity, failed, revoked,
+};
 use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, TargetIdentity};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
@@ -31,6 +33,8 @@ pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 pub(super) struct Memory {
     pub(super) output: OutputFact,
     pub(super) progress: Progress,
+    /// Whether the `Cluster` of its target stays.
+    pub(super) cluster: ClusterFact,
     /// Which cluster answers to the kubeconfig.
     pub(super) identity: Option<TargetIdentity>,
     /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
@@ -52,6 +56,7 @@ impl Memory {
         Self {
             output,
             progress: Progress::Nothing,
+            cluster: ClusterFact::Unread,
             identity: None,
             target: None,
             place: None,
@@ -110,6 +115,13 @@ pub(super) async fn apply(
         Step::Wait(at) => Applied::CheckAt(at),
         Step::SaveStatus(status) => work.save(*status).await,
         Step::ReadOutput => work.read_output(memory).await,
+        Step::ReadCluster => match observe::cluster(controller, access).await {
+            Ok(cluster) => {
+                memory.cluster = cluster;
+                Applied::Again
+            }
+            Err(error) => Applied::Failed(error),
+        },
         Step::ReadKubeconfig => {
             let read = observe::read_kubeconfig(controller, access).await;
             read.map_or_else(Applied::Failed, |()| Applied::Again)
@@ -233,7 +245,8 @@ impl Work<'_> {
     async fn identify(&self, memory: &mut Memory) -> Applied {
         let Self { controller, access, observed, .. } = self;
         let Some(source) = observe::source(access) else {
-            let failure = Failure::new(Reason::InvalidSpec, "spec.cluster: write kubeconfigSecret");
+            let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI";
+            let failure = Failure::new(Reason::InvalidSpec, message);
             return self.failed(&failure).await;
         };
         let target = match controller.targets.of(&controller.clients, &source, observed.deleting).await {

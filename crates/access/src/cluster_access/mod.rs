@@ -177,8 +177,8 @@ impl Controller for ClusterAccessController {
                 this.targets.changed(namespace, secret);
                 for access in this.accesses.list(namespace) {
                     let Ok(spec) = &access.spec else { continue };
-                    let kubeconfig = spec.cluster.kubeconfig_secret.as_ref();
-                    if spec.output.secret == secret || kubeconfig.is_some_and(|at| at.name == secret) {
+                    let is_read = observe::source(&access).is_some_and(|at| at.is_in(namespace, secret));
+                    if spec.output.secret == secret || is_read {
                         of_output.add(AccessKey::new(namespace, &access.name));
                     }
                 }

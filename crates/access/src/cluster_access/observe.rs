@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coppice_clusters::{KubeconfigFact, Observed, OutputFact, kyma};
+use coppice_clusters::{ClusterFact, KubeconfigFact, Observed, OutputFact, kyma};
 use coppice_clusters_api::OutputFormat;
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
+use crate::cluster_api;
 use crate::kinds::{Access, ClusterAccesses};
 use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::targets::{ReadError, Source};
@@ -25,8 +26,12 @@ pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> 
 
 /// Where the kubeconfig of its target is.
 pub(super) fn source(access: &Access) -> Option<Source> {
-    let source = access.spec.as_ref().ok()?.cluster.kubeconfig_secret.as_ref()?;
-    Some(Source::new(&access.namespace, source))
+    let cluster = &access.spec.as_ref().ok()?.cluster;
+    match (&cluster.kubeconfig_secret, &cluster.cluster_api) {
+        (Some(secret), _) => Some(Source::new(&access.namespace, secret)),
+        (None, Some(of)) => Some(Source::of_cluster(&access.namespace, &of.name)),
+        (None, None) => None,
+    }
 }
 
 /// Reads the kubeconfig of its target, and keeps it in memory. What is wrong with it is said when it is needed; `Err`: it was not read.
@@ -57,10 +62,22 @@ pub(super) fn observed(
         spec,
         status: (*access.status).clone(),
         kubeconfig,
+        cluster: memory.cluster,
         target: memory.identity.clone(),
         output: memory.output.clone(),
         progress: memory.progress.clone(),
     })
+}
+
+/// Whether the `Cluster` of its target stays, as the API server says.
+pub(super) async fn cluster(
+    controller: &ClusterAccessController,
+    access: &Access,
+) -> Result<ClusterFact, String> {
+    let cluster = access.spec.as_ref().ok().and_then(|spec| spec.cluster.cluster_api.as_ref());
+    let Some(cluster) = cluster else { return Ok(ClusterFact::Stays) };
+    let found = cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await;
+    found.map_err(|error| chain(&error))
 }
 
 /// The object as it is at the API server.

@@ -10,7 +10,7 @@ use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, PROGRAM};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::{Policy, before_and_now, its_finalizer_alone, validation};
+use crate::manifests::component::{Policy, before_and_now, its_finalizer_alone, validation, variable};
 
 /// Every policy.
 pub(super) fn policies(install: &Install) -> Vec<Policy> {
@@ -82,12 +82,17 @@ fn authors(install: &Install) -> Value {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses"])]},
         "matchConditions": condition(install, false),
+        "variables": [variable(
+            "secret",
+            "has(object.spec.cluster.kubeconfigSecret) ? object.spec.cluster.kubeconfigSecret.name :\n\
+             object.spec.cluster.clusterAPI.name + '-kubeconfig'",
+        )],
         "validations": [validation(
             "oldObject != null && object.spec == oldObject.spec ||\n\
-             !has(object.spec.cluster.kubeconfigSecret) ||\n\
              authorizer.group('').resource('secrets').namespace(request.namespace)\
-             .name(object.spec.cluster.kubeconfigSecret.name).check('get').allowed()",
-            "Who writes a ClusterAccess has to be permitted to get the Secret that spec.cluster.kubeconfigSecret names: its kubeconfig is used in your name.",
+             .name(variables.secret).check('get').allowed()",
+            "Who writes a ClusterAccess has to be permitted to get the Secret with the kubeconfig of spec.cluster, which kubeconfigSecret names, or which is \
+             NAME-kubeconfig of clusterAPI: that kubeconfig is used in your name.",
         )]
     })
 }

@@ -27,6 +27,12 @@ pub(super) fn cluster() -> Vec<Value> {
             &["get", "list", "watch", "create", "update", "delete"],
         ),
         rule(
+            "Of Cluster API: whether the Cluster that a ClusterAccess names stays. Nothing is issued for one that is being deleted.",
+            "cluster.x-k8s.io",
+            &["clusters"],
+            &["get"],
+        ),
+        rule(
             "Events in the namespaces of the objects that they are about.",
             "events.k8s.io",
             &["events"],
@@ -93,6 +99,7 @@ mod tests {
             ["clusteraccesses"],
             ["clusteraccesses/status"],
             ["secrets"],
+            ["clusters"],
             ["events"],
             ["tokenreviews"],
             ["subjectaccessreviews"]

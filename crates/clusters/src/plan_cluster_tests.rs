@@ -1,0 +1,57 @@
+use coppice_api::condition::{self, READY};
+use coppice_clusters_api::{AccessPhase, CapiCluster, ClusterSource};
+
+use super::tests::{at, saved, secret, settled};
+use super::*;
+
+/// One that has a credential for a cluster of Cluster API.
+fn of_cluster_api() -> Observed {
+    let mut observed = settled();
+    let cluster_api = Some(CapiCluster { name: "shop".to_owned() });
+    observed.spec.cluster = ClusterSource { cluster_api, ..ClusterSource::default() };
+    observed
+}
+
+#[test]
+fn a_cluster_is_looked_at_before_each_credential_and_at_no_other_time() {
+    let mut observed = of_cluster_api();
+    assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
+    let due = observed.status.next_rotation.unwrap();
+    assert_eq!(plan(&observed, due), Step::ReadCluster);
+    observed.cluster = ClusterFact::Stays;
+    observed.status = saved(plan(&observed, due));
+    assert_eq!(observed.status.intent.as_ref().unwrap().credential, "u-2");
+    // A crash later.
+    (observed.cluster, observed.output) = (ClusterFact::Unread, OutputFact::Ours(secret("u-1", "7")));
+    assert_eq!(plan(&observed, due), Step::ReadCluster);
+    // What was written before the crash is taken up, whatever becomes of the cluster.
+    (observed.cluster, observed.output) = (ClusterFact::Gone, OutputFact::Ours(secret("u-2", "8")));
+    assert_eq!(plan(&observed, due), Step::VerifyWritten { credential: "u-2".to_owned() });
+    observed.deleting = true;
+    observed.status = saved(plan(&observed, due));
+    observed.cluster = ClusterFact::Unread;
+    assert_eq!(plan(&observed, due), Step::RevokeAll);
+}
+
+#[test]
+fn nothing_is_issued_for_a_cluster_that_goes_and_what_was_issued_stays() {
+    for (cluster, says) in
+        [(ClusterFact::Deleting, "shop is being deleted"), (ClusterFact::Gone, "shop is gone")]
+    {
+        let mut observed = of_cluster_api();
+        let due = observed.status.next_rotation.unwrap();
+        observed.cluster = cluster;
+        let status = saved(plan(&observed, due));
+        assert_eq!((status.phase, &status.intent), (Some(AccessPhase::Refused), &None));
+        assert_eq!((status.credential.as_deref(), status.output.is_some()), (Some("u-1"), true));
+        let ready = condition::find(&status.conditions, READY).unwrap();
+        assert_eq!(ready.status, "True");
+        assert!(ready.message.contains(says), "{}", ready.message);
+        let error = status.last_error.clone().unwrap();
+        assert_eq!(error.reason, "ClusterDeleted");
+        (observed.status, observed.cluster) = (status, ClusterFact::Unread);
+        let next = next_attempt(&error);
+        assert_eq!(plan(&observed, due), Step::Wait(Some(next)));
+        assert_eq!(plan(&observed, next), Step::ReadCluster);
+    }
+}
