@@ -4,6 +4,7 @@
 
 pub mod cluster_access;
 mod issuer;
+pub mod largest_rights;
 pub mod names;
 mod schema;
 
@@ -13,6 +14,7 @@ pub use cluster_access::{
     Restored, Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
 };
 pub use issuer::Issuer;
+pub use largest_rights::LargestRights;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -89,6 +89,28 @@ pub(crate) fn namespaces(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Namespaces of the target, or `*`.
+pub(crate) fn namespaces_or_all(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": 32, "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string", "minLength": 1, "maxLength": 63,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([*]|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$')",
+                "message": "write the name of a namespace of the target, or '*' for every namespace and the whole target"
+            }]
+        }
+    })
+}
+
+/// Names of roles.
+pub(crate) fn role_names(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": 16, "x-kubernetes-list-type": "set",
+        "items": role_name(generator)
+    })
+}
+
 /// The words of a rule: API groups, resources, verbs, names. `least`: how many there are at least.
 fn words(least: u32, longest: u32, rule: &str, message: &str) -> Schema {
     json_schema!({

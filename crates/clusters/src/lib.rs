@@ -6,6 +6,7 @@
 pub mod certificate;
 pub mod kubeconfig;
 pub mod kyma;
+pub mod largest;
 pub mod observed;
 pub mod plan;
 pub mod probe;
