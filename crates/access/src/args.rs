@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, env = "COPPICE_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The namespace that the program lives in, with its Lease.
+    /// The namespace that the program lives in, with its Lease and the kubeconfigs of ClusterProviders.
     #[arg(long, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
     pub(crate) namespace: String,
 

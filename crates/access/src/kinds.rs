@@ -1,6 +1,8 @@
-//! What is watched: every `ClusterAccess`, and the metadata of the Secrets that were written for them.
+//! What is watched: every `ClusterAccess` and `ClusterProvider`, and the metadata of the Secrets that were written for them.
 
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus};
+use coppice_clusters_api::{
+    ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus,
+};
 use coppice_runtime::decode::{ObjectRef, Unreadable};
 use coppice_runtime::kind::{Kind, is_later};
 use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
@@ -24,6 +26,25 @@ impl OwnKind for ClusterAccesses {
     const NAMESPACED: bool = true;
     /// 16 rules, each with four lists of 32 words.
     const MAX_SPEC_BYTES: usize = 768 << 10;
+}
+
+/// A `ClusterProvider`.
+pub(crate) type Provider = Object<ClusterProviderSpec, ClusterProviderStatus>;
+
+/// Every `ClusterProvider`.
+#[derive(Debug)]
+pub(crate) struct ClusterProviders;
+
+own_kind!(ClusterProviders, "/apis/coppice.dev/v1alpha1", "clusterproviders");
+
+impl OwnKind for ClusterProviders {
+    type Spec = ClusterProviderSpec;
+    type Status = ClusterProviderStatus;
+    type Annotations = NoAnnotations;
+    const KIND: &'static str = "ClusterProvider";
+    const NAMESPACED: bool = false;
+    /// 16 entries, each with 16 rules: more than an object may have.
+    const MAX_SPEC_BYTES: usize = 1 << 20;
 }
 
 /// The Secrets with our label, without what is in them.

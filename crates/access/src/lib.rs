@@ -6,13 +6,16 @@
 
 pub mod cluster_access;
 mod cluster_api;
+pub mod cluster_provider;
 mod explain;
 mod kinds;
 mod metrics;
 mod output;
 pub mod replica;
+mod shared;
 mod target;
 mod targets;
 
 pub use kinds::{Access, ClusterAccesses};
 pub use metrics::AccessMetrics;
+pub use shared::Shared;

@@ -49,6 +49,7 @@ async fn serve(args: &Args, vital: &Handle) -> anyhow::Result<()> {
         readiness,
         gate,
         identity: name,
+        namespace: args.namespace.clone(),
         concurrency: args.concurrency,
         rng,
         intervals: ResyncIntervals::default(),

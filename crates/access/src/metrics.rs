@@ -28,6 +28,12 @@ pub struct AccessMetrics {
     revoked: Counter,
     failures: Family<ByReason, Counter>,
     skipped: Counter,
+    providers: Family<ByReadiness, Gauge>,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReadiness {
+    ready: &'static str,
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -103,6 +109,7 @@ impl AccessMetrics {
             revoked: Counter::default(),
             failures: Family::default(),
             skipped: Counter::default(),
+            providers: Family::default(),
         };
         metrics.register(|to| this.register(to));
         if !metrics.is_described() {
@@ -136,6 +143,17 @@ impl AccessMetrics {
             self.failures.clone(),
         );
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
+        to.register(
+            "cluster_providers",
+            "ClusterProviders by whether their kubeconfig can be used (`ready`: `true` or `false`), counted once a minute by every replica of `coppice-access`",
+            self.providers.clone(),
+        );
+    }
+
+    /// So many providers are ready, and so many are not.
+    pub(crate) fn set_providers(&self, ready: i64, others: i64) {
+        self.providers.get_or_create(&ByReadiness { ready: "true" }).set(ready);
+        self.providers.get_or_create(&ByReadiness { ready: "false" }).set(others);
     }
 
     /// So many there are.

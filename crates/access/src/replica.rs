@@ -21,7 +21,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster_access::ClusterAccessController;
+use crate::cluster_provider::ClusterProviderController;
 use crate::metrics::AccessMetrics;
+use crate::shared::Shared;
 
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
@@ -40,6 +42,8 @@ pub struct Setup {
     pub gate: Gate,
     /// The name by which it signs Events.
     pub identity: String,
+    /// The namespace that it lives in, with the kubeconfigs of providers.
+    pub namespace: String,
     /// How many objects are worked on at once.
     pub concurrency: NonZeroUsize,
     /// Decides its random choices.
@@ -62,8 +66,9 @@ pub async fn run(
     until: impl Future<Output = &'static str>,
 ) -> anyhow::Result<()> {
     let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
-    let Setup { identity, concurrency, mut rng, intervals, unencrypted, .. } = setup;
+    let Setup { identity, namespace, concurrency, mut rng, intervals, unencrypted, .. } = setup;
     let clock = server_clock.clock().clone();
+    let shared = Shared::new(clock.clone(), unencrypted, &namespace, concurrency);
     let seed = SeededRng::new(rng.next_u64());
     let access_metrics = AccessMetrics::new(&metrics);
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &identity, seed);
@@ -79,15 +84,22 @@ pub async fn run(
         on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
     };
     let mut runner = Runner::new(environment, gate.clone(), queue, CancellationToken::new());
-    let controller = ClusterAccessController::new(
+    runner.add(ClusterAccessController::new(
+        clients.clone(),
+        server_clock.clone(),
+        gate.clone(),
+        events.clone(),
+        access_metrics.clone(),
+        &shared,
+    ));
+    runner.add(ClusterProviderController::new(
         clients,
         server_clock,
         gate,
         events.clone(),
         access_metrics,
-        unencrypted,
-    );
-    runner.add(controller.with_workers(concurrency));
+        shared,
+    ));
     let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
     Ok(runner.serve(election, on, until, flush).await?)
 }

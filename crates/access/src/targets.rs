@@ -88,7 +88,8 @@ impl Source {
         self.namespace == namespace && self.name == secret
     }
 
-    fn missing(&self) -> Failure {
+    /// That its Secret is not there.
+    pub(crate) fn missing(&self) -> Failure {
         let what = match &self.cluster {
             None => "create it",
             Some(_) => "Cluster API creates it once the cluster has a control plane",

@@ -361,9 +361,9 @@ reasons! {
         TooManySuperseded: [Event, Access],
             "Do what the message says, so that credentials can be revoked: mostly the user of the kubeconfig may not delete Secrets in the \
              namespace `coppice-access` of the target.";
-        /// The Secret or the key that `spec.cluster` names does not exist.
+        /// The Secret or the key that `spec.cluster` of a ClusterAccess or `spec.credential` of a ClusterProvider names does not exist.
         KubeconfigMissing: [Event, Access], "Create the Secret.";
-        /// The kubeconfig of `spec.cluster` cannot be used: it is invalid, or it would run a program, read a file, or send a credential
+        /// The kubeconfig of `spec.cluster` or of a ClusterProvider cannot be used: it is invalid, or it would run a program, read a file, or send a credential
         /// unprotected.
         KubeconfigRefused: [Event, Access], "Do what the message says.";
         /// The kubeconfig of `spec.cluster` leads to another cluster than the one that credentials were issued in. Nothing is issued,
@@ -374,6 +374,13 @@ reasons! {
         /// The `Cluster` of Cluster API that `spec.cluster` names is being deleted, or is gone. No credential is issued for it any more; the
         /// Secret holds the one that it held before, which is valid until it expires.
         ClusterDeleted: [Event, Access], "Delete the ClusterAccess.";
+        /// The ClusterProvider that `spec.cluster.provider` names does not exist, or cannot be understood.
+        ProviderMissing: [Event, Access], "Write the name of another one into a new ClusterAccess; or the platform creates it.";
+        /// The ClusterProvider does not allow what the ClusterAccess asks for. Nothing is issued, and no rights are written into the target;
+        /// what was issued before is valid until it expires.
+        NotAllowed: [Event, Access], "Write what the message says; or the platform allows more in `spec.allow` of the ClusterProvider.";
+        /// The kubeconfig of a ClusterProvider is there and can be used.
+        KubeconfigUsable: [Event, Access], nothing;
         /// The target's API server does not answer.
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
         /// The target's API server refuses a request.

@@ -421,6 +421,33 @@ mod tests {
     }
 
     #[test]
+    fn providers_of_clusters_are_checked() {
+        let problems = |allow: &str| -> Vec<String> {
+            let spec: Value =
+                serde_yaml::from_str(&format!("{{credential: {{secret: shop}}, allow: [{allow}]}}")).unwrap();
+            let object = serde_json::json!({
+                "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "shop"}, "spec": spec
+            });
+            check(&object).iter().map(ToString::to_string).collect()
+        };
+        let rights = "rights: {namespaces: ['*'], clusterRoles: [view]}";
+        assert_eq!(problems(&format!("{{namespaces: [team], {rights}}}")), Vec::<String>::new());
+        for (allow, says) in [
+            (format!("{{{rights}}}"), "write exactly one of: namespaces"),
+            (format!("{{namespaceSelector: {{}}, {rights}}}"), "an empty selector is not accepted"),
+            (format!("{{namespaces: [team], maxTtl: 1m, {rights}}}"), "write 10m to 30d"),
+            ("{namespaces: [team], rights: {namespaces: ['*']}}".to_owned(), "write at least one of: rules"),
+            (
+                "{namespaces: [team], rights: {namespaces: ['Shop'], roles: [a]}}".to_owned(),
+                "write the name of a namespace of the target, or '*'",
+            ),
+        ] {
+            let found = problems(&allow);
+            assert!(found.len() == 1 && found[0].contains(says), "{allow}: {found:#?}");
+        }
+    }
+
+    #[test]
     fn rules_on_the_whole_spec_hold_too() {
         let twice = "policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}, {name: p, when: {podsSucceed: {}}, then: {delete: {}}}]";
         assert!(problems(twice)[0].contains("spec.policies: two policies have the same name"));

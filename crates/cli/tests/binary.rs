@@ -148,6 +148,7 @@ fn the_definitions_are_printed_as_yaml() {
         "subnamespaces",
         // Of a component of its own.
         "clusteraccesses",
+        "clusterproviders",
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }

@@ -76,8 +76,8 @@ pub struct ClusterAccessSpec {
         "rule": "self == oldSelf",
         "message": "the cluster of a ClusterAccess cannot be changed: delete it, which revokes its credential there, and create another one"
     }, {
-        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI)].exists_one(given, given)",
-        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API)"
+        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI), has(self.provider)].exists_one(given, given)",
+        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API), provider (a ClusterProvider)"
     }]))]
     pub cluster: ClusterSource,
     /// Who issues the credential. `TokenRequest`: the target's API server, as a token of a service account that is bound to a Secret
@@ -126,7 +126,7 @@ pub struct ClusterAccessSpec {
     pub forget_after: Duration,
 }
 
-const fn ttl() -> Duration {
+pub(crate) const fn ttl() -> Duration {
     Duration::from_secs(86_400)
 }
 
@@ -150,6 +150,19 @@ pub struct ClusterSource {
     /// `NAME-kubeconfig`. Whoever writes the ClusterAccess has to be permitted to read that Secret.
     #[serde(default, rename = "clusterAPI", skip_serializing_if = "Option::is_none")]
     pub cluster_api: Option<CapiCluster>,
+    /// A ClusterProvider, which has a kubeconfig that the platform keeps and nobody in this namespace can read, and says which rights may be
+    /// asked for at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ProviderName>,
+}
+
+/// A ClusterProvider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProviderName {
+    /// Its name.
+    #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
 }
 
 /// A cluster of Cluster API.
@@ -174,7 +187,7 @@ pub struct SecretKey {
     pub key: String,
 }
 
-fn key() -> String {
+pub(crate) fn key() -> String {
     "kubeconfig".to_owned()
 }
 

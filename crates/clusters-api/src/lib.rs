@@ -1,8 +1,9 @@
 //! The kinds of credentials for other clusters, which the program `coppice-access` works on, and the names that it writes.
 //!
-//! Pure: no client, no clock. The CRD in `deploy/access.yaml` is generated from here by `cargo xtask generate`.
+//! Pure: no client, no clock. The CRDs in `deploy/access.yaml` are generated from here by `cargo xtask generate`.
 
 pub mod cluster_access;
+pub mod cluster_provider;
 mod issuer;
 pub mod largest_rights;
 pub mod names;
@@ -11,7 +12,10 @@ mod schema;
 pub use cluster_access::{
     AccessPhase, Bind, CapiCluster, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus,
     ClusterRights, ClusterSource, IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision,
-    Restored, Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
+    ProviderName, Restored, Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
+};
+pub use cluster_provider::{
+    Allowed, ClusterProvider, ClusterProviderSpec, ClusterProviderStatus, ProviderCredential,
 };
 pub use issuer::Issuer;
 pub use largest_rights::LargestRights;
@@ -20,5 +24,5 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 
 /// The definitions of the kinds, in the order in which they are installed.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![coppice_api::crd::<ClusterAccess>()]
+    vec![coppice_api::crd::<ClusterAccess>(), coppice_api::crd::<ClusterProvider>()]
 }

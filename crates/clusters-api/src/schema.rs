@@ -89,6 +89,14 @@ pub(crate) fn namespaces(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Namespaces here whose accesses a provider allows.
+pub(crate) fn allowed_namespaces(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "set",
+        "items": schema::namespace_name(generator)
+    })
+}
+
 /// Namespaces of the target, or `*`.
 pub(crate) fn namespaces_or_all(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -10,6 +10,7 @@ pub mod largest;
 pub mod observed;
 pub mod plan;
 pub mod probe;
+mod provider;
 pub mod rights;
 pub mod rotation;
 mod status;
@@ -19,5 +20,6 @@ pub use observed::{
     Validity,
 };
 pub use plan::{Step, plan};
+pub use provider::{Permission, needs_labels, permission, provider_status};
 pub use rotation::forgotten_at;
 pub use status::{adopted, failed, revoked, rights_applied};

@@ -3,6 +3,8 @@
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::Timestamp;
 
+use crate::provider::Permission;
+
 /// A `ClusterAccess` as it was read, and what is known around it.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -22,6 +24,8 @@ pub struct Observed {
     pub kubeconfig: KubeconfigFact,
     /// The `Cluster` that its spec names.
     pub cluster: ClusterFact,
+    /// What the `ClusterProvider` allows that its spec names.
+    pub permission: Permission,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.
     pub target: Option<TargetIdentity>,
     /// The Secret that its spec names.

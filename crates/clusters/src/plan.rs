@@ -18,6 +18,7 @@ use crate::observed::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
     Validity,
 };
+use crate::provider::Permission;
 use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
 use crate::status::{self, begun, complete, failed, validity};
@@ -37,6 +38,8 @@ pub enum Step {
     ReadOutput,
     /// Look whether the `Cluster` of Cluster API stays.
     ReadCluster,
+    /// Look what the `ClusterProvider` allows.
+    ReadProvider,
     /// Ask the target which cluster it is.
     Identify,
     /// Ask the target whether it has the service account of this `ClusterAccess`.
@@ -99,6 +102,8 @@ impl Step {
             Self::Identify => true,
             // It is read to issue a credential, and would be read again each time that there is no place.
             Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
+            // It is read to apply other rights.
+            Self::ReadProvider => observed.status.sequence > 0 && !is_applied(observed),
             step => step.is_in_target(),
         }
     }
@@ -203,7 +208,10 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         return step;
     }
     // Without an intent the target has nothing of it.
-    if status.sequence > 0 && status.observed_generation != Some(observed.generation) {
+    if status.sequence > 0 && !is_applied(observed) {
+        if let Some(step) = not_allowed(observed, now) {
+            return step;
+        }
         return match observed.progress {
             Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
                 save(status::rights_applied(observed, now))
@@ -225,7 +233,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     match cause(observed, now) {
         Err(step) => return *step,
         Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => {
-            return cluster_goes(observed, now).unwrap_or_else(|| begin(observed, cause, now));
+            return not_issued(observed, now).unwrap_or_else(|| begin(observed, cause, now));
         }
         Ok(_) => {}
     }
@@ -235,6 +243,36 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
 fn revoke_superseded(observed: &Observed) -> Option<Step> {
     let credential = observed.status.superseded.first()?;
     Some(Step::Revoke { credential: credential.clone() })
+}
+
+/// Whether the target has the rights of the spec as it is now.
+fn is_applied(observed: &Observed) -> bool {
+    observed.status.observed_generation == Some(observed.generation)
+}
+
+/// What comes before anything is issued.
+fn not_issued(observed: &Observed, now: Timestamp) -> Option<Step> {
+    not_allowed(observed, now).or_else(|| cluster_goes(observed, now))
+}
+
+/// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it. What was
+/// given before is left alone, and ends with its credential.
+fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
+    observed.spec.cluster.provider.as_ref()?;
+    let (reason, message) = match &observed.permission {
+        Permission::Unread => return Some(Step::ReadProvider),
+        Permission::Allowed => return None,
+        Permission::Refused(reason, message) => (*reason, message),
+    };
+    let is_said = observed.status.last_error.as_ref().is_some_and(|error| {
+        error.reason == reason.as_str()
+            && is_of_this_spec(observed, error)
+            && message.starts_with(error.message.as_str())
+    });
+    if is_said {
+        return revoke_superseded(observed).or_else(|| Some(steady(observed, now)));
+    }
+    Some(save(failed(observed, reason, message, now)))
 }
 
 /// What comes before anything is issued for a cluster of Cluster API: nobody needs a credential of one that is about to go. What was issued
@@ -301,6 +339,11 @@ fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     if error.reason == Reason::SecretUnusable.as_str()
         && matches!(observed.output, OutputFact::Watched(None) | OutputFact::Absent)
     {
+        return None;
+    }
+    // It may be allowed by now.
+    let by_provider = [Reason::ProviderMissing, Reason::NotAllowed];
+    if !observed.deleting && by_provider.iter().any(|reason| reason.as_str() == error.reason) {
         return None;
     }
     if is_newly_due(observed, now) {
@@ -417,7 +460,7 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
             Some(found.revision.clone())
         }
     };
-    if let Some(step) = cluster_goes(observed, now) {
+    if let Some(step) = not_issued(observed, now) {
         return step;
     }
     let credential = intent.credential.clone();

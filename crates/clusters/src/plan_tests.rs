@@ -30,6 +30,7 @@ pub(crate) fn new() -> Observed {
         status: ClusterAccessStatus::default(),
         kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
         cluster: ClusterFact::Unread,
+        permission: Permission::Unread,
         target: Some(cluster("c")),
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,

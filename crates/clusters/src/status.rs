@@ -50,6 +50,8 @@ fn phase(status: &ClusterAccessStatus, now: Timestamp) -> AccessPhase {
         Reason::KubeconfigRefused,
         Reason::TargetChanged,
         Reason::ClusterDeleted,
+        Reason::ProviderMissing,
+        Reason::NotAllowed,
         Reason::InvalidSpec,
     ];
     match &status.last_error {

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Progress, Step, Validity,
-    plan,
+    ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress,
+    Step, Validity, plan,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -98,6 +98,7 @@ impl World {
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
+            permission: Permission::Unread,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
@@ -164,7 +165,7 @@ impl World {
             Step::ReadOutput => memory.output = self.read(),
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
             Step::Identify => memory.target = Some(here()),
-            Step::ReadCluster => panic!("its target is none of Cluster API"),
+            Step::ReadCluster | Step::ReadProvider => panic!("its target has a kubeconfig of its own"),
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
                 self.rights = true;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Step,
-    Validity, failed, plan, revoked,
+    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Permission,
+    Progress, Step, Validity, failed, plan, revoked,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -155,6 +155,7 @@ impl DurableState {
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
+            permission: Permission::Unread,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
@@ -237,7 +238,7 @@ impl DurableState {
             Step::AddFinalizer => self.finalizer = true,
             Step::SaveStatus(status) => self.status = (**status).clone(),
             Step::ReadOutput => memory.output = self.read(),
-            Step::ReadCluster => panic!("its target is none of Cluster API"),
+            Step::ReadCluster | Step::ReadProvider => panic!("its target has a kubeconfig of its own"),
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(self.endpoint.to_string()),
             Step::Identify => {
                 let uid = if self.elsewhere { "there" } else { "here" }.to_owned();

@@ -6,9 +6,9 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, IssueProgress, Observed, OutputFact, Progress, Step, Validity, failed, revoked,
+    ClusterFact, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Validity, failed, revoked,
 };
-use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, ProviderName, TargetIdentity};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
@@ -35,6 +35,8 @@ pub(super) struct Memory {
     pub(super) progress: Progress,
     /// Whether the `Cluster` of its target stays.
     pub(super) cluster: ClusterFact,
+    /// What its `ClusterProvider` allows.
+    pub(super) permission: Permission,
     /// Which cluster answers to the kubeconfig.
     pub(super) identity: Option<TargetIdentity>,
     /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
@@ -57,6 +59,7 @@ impl Memory {
             output,
             progress: Progress::Nothing,
             cluster: ClusterFact::Unread,
+            permission: Permission::Unread,
             identity: None,
             target: None,
             place: None,
@@ -118,6 +121,13 @@ pub(super) async fn apply(
         Step::ReadCluster => match observe::cluster(controller, access).await {
             Ok(cluster) => {
                 memory.cluster = cluster;
+                Applied::Again
+            }
+            Err(error) => Applied::Failed(error),
+        },
+        Step::ReadProvider => match observe::permission(controller, access).await {
+            Ok(permission) => {
+                memory.permission = permission;
                 Applied::Again
             }
             Err(error) => Applied::Failed(error),
@@ -244,10 +254,8 @@ impl Work<'_> {
     /// Finds the target, as the user of its kubeconfig, takes a place there, and asks it which cluster it is.
     async fn identify(&self, memory: &mut Memory) -> Applied {
         let Self { controller, access, observed, .. } = self;
-        let Some(source) = observe::source(access) else {
-            let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI";
-            let failure = Failure::new(Reason::InvalidSpec, message);
-            return self.failed(&failure).await;
+        let Some(source) = observe::source(controller, access) else {
+            return self.failed(&nowhere(access)).await;
         };
         let target = match controller.targets.of(&controller.clients, &source, observed.deleting).await {
             Ok(target) => target,
@@ -397,6 +405,23 @@ impl Work<'_> {
             }
         }
         try_out(clients, &identity, &spec.rights, &rules).await
+    }
+}
+
+/// Why nobody knows where its target is.
+fn nowhere(access: &Access) -> Failure {
+    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+    match provider {
+        Some(ProviderName { name }) => {
+            let message = format!(
+                "spec.cluster.provider: ClusterProvider {name} does not exist: ask the platform to create it"
+            );
+            Failure::new(Reason::ProviderMissing, message)
+        }
+        None => {
+            let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, provider";
+            Failure::new(Reason::InvalidSpec, message)
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Time;
 
@@ -12,7 +13,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::AccessMetrics;
+use crate::{AccessMetrics, Shared};
 
 /// What comes of one that is being deleted, so many seconds after that; whether its finalizer was taken off, and the metrics.
 async fn forgotten(spec: Value, status: Value, seconds: i64) -> (ReconcileResult, bool, String) {
@@ -35,14 +36,15 @@ async fn forgotten(spec: Value, status: Value, seconds: i64) -> (ReconcileResult
         _ => Answer::Object(201, json!({})),
     });
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
+    let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
+    let shared = Shared::new(clock.clone(), unencrypted, namespace, NonZeroUsize::MIN);
     let server_clock = ServerClock::new(clock.clone());
     let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
     let gate = Gate::always(Time::ZERO);
     let permit = gate.permit().unwrap();
     let access_metrics = AccessMetrics::new(&metrics);
-    let unencrypted = Unencrypted::Nowhere;
     let controller =
-        ClusterAccessController::new(clients, server_clock, gate, events, access_metrics, unencrypted);
+        ClusterAccessController::new(clients, server_clock, gate, events, access_metrics, &shared);
     let result = forget(&controller, &permit, &AccessKey::new("team", "ci")).await;
     let patches = patches.lock().unwrap().clone();
     assert!(patches.iter().all(|left| *left == json!(["others.example.org/stay"])), "{patches:?}");

@@ -1,6 +1,6 @@
 //! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
 //!
-//! Watches `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! Watches `ClusterAccess`, `ClusterProvider`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
 //! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `forget`.
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
@@ -22,11 +22,9 @@ mod report;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters::{Observed, Step};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
@@ -42,6 +40,7 @@ use tokio::time::Instant;
 use self::apply::{Applied, Memory};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
+use crate::shared::{Providers, Shared};
 use crate::targets::Targets;
 
 /// Steps in a row for one object: a rotation has 16; then others have their turn.
@@ -59,7 +58,8 @@ pub struct ClusterAccessController {
     events: Events,
     accesses: Store<ClusterAccesses>,
     outputs: Store<OutputSecrets>,
-    targets: Targets,
+    providers: Providers,
+    targets: Arc<Targets>,
     metrics: AccessMetrics,
 }
 
@@ -83,24 +83,45 @@ impl fmt::Display for AccessKey {
 }
 
 impl ClusterAccessController {
-    /// The controller, on the API server of this cluster.
+    /// The controller, on the API server of this cluster and on what it shares with the others.
     pub fn new(
         clients: Clients,
         server_clock: ServerClock,
         gate: Gate,
         events: Events,
         metrics: AccessMetrics,
-        unencrypted: Unencrypted,
+        shared: &Shared,
     ) -> Self {
-        let targets = Targets::new(server_clock.clock().clone(), unencrypted);
-        let (accesses, outputs) = (Store::default(), Store::default());
-        Self { clients, server_clock, gate, events, accesses, outputs, targets, metrics }
+        let Shared { accesses, outputs, providers, targets } = shared.clone();
+        Self { clients, server_clock, gate, events, accesses, outputs, providers, targets, metrics }
     }
 
-    /// The same for so many workers, of which those that wait for targets are a part.
-    #[must_use]
-    pub fn with_workers(self, workers: NonZeroUsize) -> Self {
-        Self { targets: self.targets.with_workers(workers), ..self }
+    /// Wakes those that use a Secret: as theirs, or as that with the kubeconfig of their target.
+    fn wake_users(&self, (namespace, secret): (&str, &str), queue: &Queue<AccessKey>) {
+        self.targets.changed(namespace, secret);
+        let wake = |access: &Access| {
+            let is_output = access.spec.as_ref().is_ok_and(|spec| spec.output.secret == secret)
+                && *access.namespace == *namespace;
+            if is_output || observe::source(self, access).is_some_and(|at| at.is_in(namespace, secret)) {
+                queue.add(AccessKey::new(&access.namespace, &access.name));
+            }
+        };
+        // Kubeconfigs of providers are used from everywhere, all others in their own namespace.
+        if self.providers.are_in(namespace) {
+            self.accesses.for_each(wake);
+        } else {
+            self.accesses.list(namespace).iter().for_each(|access| wake(access));
+        }
+    }
+
+    /// Wakes those that name a `ClusterProvider`.
+    fn wake_of_provider(&self, name: &str, queue: &Queue<AccessKey>) {
+        self.accesses.for_each(|access| {
+            let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+            if named.is_some_and(|named| named.name == name) {
+                queue.add(AccessKey::new(&access.namespace, &access.name));
+            }
+        });
     }
 
     fn now(&self) -> Timestamp {
@@ -142,7 +163,7 @@ impl ClusterAccessController {
 
     /// Whether there is no place in its target.
     fn is_busy(&self, access: &Access) -> bool {
-        observe::source(access).is_some_and(|source| self.targets.is_busy(&source))
+        observe::source(self, access).is_some_and(|source| self.targets.is_busy(&source))
     }
 
     fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
@@ -166,29 +187,27 @@ impl Controller for ClusterAccessController {
     type Key = AccessKey;
     const NAME: &'static str = "cluster_access";
 
-    /// Woken by every change of its object, and of its Secret.
+    /// Woken by every change of its object, of its Secret, and of its provider.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<AccessKey>) -> Vec<Subscription> {
-        let (this, of_access, of_output) = (Arc::clone(self), queue.clone(), queue.clone());
+        let (of_access, of_output, of_provider) = (queue.clone(), queue.clone(), queue.clone());
+        let (this, that) = (Arc::clone(self), Arc::clone(self));
         vec![
             watches.subscribe(&self.accesses, move |namespace, name| {
                 of_access.add(AccessKey::new(namespace, name));
             }),
             watches.subscribe(&self.outputs, move |namespace, secret| {
-                this.targets.changed(namespace, secret);
-                for access in this.accesses.list(namespace) {
-                    let Ok(spec) = &access.spec else { continue };
-                    let is_read = observe::source(&access).is_some_and(|at| at.is_in(namespace, secret));
-                    if spec.output.secret == secret || is_read {
-                        of_output.add(AccessKey::new(namespace, &access.name));
-                    }
-                }
+                this.wake_users((namespace, secret), &of_output);
+            }),
+            watches.subscribe(&self.providers.store, move |_, name| {
+                that.wake_of_provider(name, &of_provider);
             }),
         ]
     }
 
     fn synced(&self) -> bool {
         let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
-        synced(self.accesses.freshness()) && synced(self.outputs.freshness())
+        let watched = [self.accesses.freshness(), self.outputs.freshness(), self.providers.store.freshness()];
+        watched.into_iter().all(synced)
     }
 
     fn all(&self) -> Vec<AccessKey> {
@@ -230,8 +249,11 @@ impl Controller for ClusterAccessController {
         let (mut used, mut counts) = (BTreeSet::new(), Counts::default());
         let now = self.now();
         self.accesses.for_each(|access| {
-            used.extend(observe::source(access));
+            used.extend(observe::source(self, access));
             counts.add(access, now);
+        });
+        self.providers.store.for_each(|provider| {
+            used.extend(provider.spec.as_ref().ok().map(|spec| self.providers.source(spec)));
         });
         self.targets.retain(&used);
         self.metrics.set(&counts);

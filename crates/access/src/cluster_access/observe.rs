@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use coppice_clusters::{ClusterFact, KubeconfigFact, Observed, OutputFact, kyma};
-use coppice_clusters_api::OutputFormat;
+use coppice_api::Reason;
+use coppice_api::selector::Labels;
+use coppice_clusters::{ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels};
+use coppice_clusters_api::{OutputFormat, ProviderName};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 use serde::Deserialize;
@@ -25,12 +27,13 @@ pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> 
 }
 
 /// Where the kubeconfig of its target is.
-pub(super) fn source(access: &Access) -> Option<Source> {
+pub(super) fn source(controller: &ClusterAccessController, access: &Access) -> Option<Source> {
     let cluster = &access.spec.as_ref().ok()?.cluster;
-    match (&cluster.kubeconfig_secret, &cluster.cluster_api) {
-        (Some(secret), _) => Some(Source::new(&access.namespace, secret)),
-        (None, Some(of)) => Some(Source::of_cluster(&access.namespace, &of.name)),
-        (None, None) => None,
+    match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.provider) {
+        (Some(secret), ..) => Some(Source::new(&access.namespace, secret)),
+        (None, Some(of), _) => Some(Source::of_cluster(&access.namespace, &of.name)),
+        (None, None, Some(provider)) => controller.providers.source_of(&provider.name),
+        (None, None, None) => None,
     }
 }
 
@@ -39,7 +42,7 @@ pub(super) async fn read_kubeconfig(
     controller: &ClusterAccessController,
     access: &Access,
 ) -> Result<(), String> {
-    let Some(source) = source(access) else { return Ok(()) };
+    let Some(source) = source(controller, access) else { return Ok(()) };
     match controller.targets.read(&controller.clients, &source).await {
         Err(error @ ReadError::Unknown { .. }) => Err(error.to_string()),
         _ => Ok(()),
@@ -53,7 +56,8 @@ pub(super) fn observed(
     memory: &Memory,
 ) -> Option<Observed> {
     let spec = access.decoded().ok()?.clone();
-    let kubeconfig = source(access).map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
+    let source = source(controller, access);
+    let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
     Some(Observed {
         uid: access.uid.to_string(),
         generation: access.generation,
@@ -63,6 +67,7 @@ pub(super) fn observed(
         status: (*access.status).clone(),
         kubeconfig,
         cluster: memory.cluster,
+        permission: memory.permission.clone(),
         target: memory.identity.clone(),
         output: memory.output.clone(),
         progress: memory.progress.clone(),
@@ -78,6 +83,54 @@ pub(super) async fn cluster(
     let Some(cluster) = cluster else { return Ok(ClusterFact::Stays) };
     let found = cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await;
     found.map_err(|error| chain(&error))
+}
+
+/// What the `ClusterProvider` allows that it names.
+pub(super) async fn permission(
+    controller: &ClusterAccessController,
+    access: &Access,
+) -> Result<Permission, String> {
+    let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider.as_ref()?)));
+    let Some((spec, ProviderName { name })) = named else { return Ok(Permission::Allowed) };
+    let missing = |why: &str| {
+        Permission::Refused(
+            Reason::ProviderMissing,
+            format!("spec.cluster.provider: ClusterProvider {name} {why}"),
+        )
+    };
+    let Some(provider) = controller.providers.store.get("", name) else {
+        return Ok(missing(
+            "does not exist: write the name of another one into a new ClusterAccess, or ask the platform to create it",
+        ));
+    };
+    let Ok(provider) = provider.decoded_shared() else {
+        return Ok(missing(
+            "cannot be understood by this version of Coppice: ask the platform to write it again",
+        ));
+    };
+    let labels = if needs_labels(provider) {
+        labels(controller, &access.namespace).await.map_err(|error| chain(&error))?
+    } else {
+        Labels::default()
+    };
+    Ok(coppice_clusters::permission((name.as_str(), &**provider), (&*access.namespace, &labels), spec))
+}
+
+/// The labels of a namespace, as they are now.
+async fn labels(controller: &ClusterAccessController, namespace: &str) -> Result<Labels, kube::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Namespace {
+        metadata: Meta,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Meta {
+        labels: Labels,
+    }
+    let request = read::request(&format!("/api/v1/namespaces/{namespace}"))?;
+    let found: Namespace = controller.clients.reads.request(request).await?;
+    Ok(found.metadata.labels)
 }
 
 /// The object as it is at the API server.

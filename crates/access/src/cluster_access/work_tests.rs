@@ -1,7 +1,9 @@
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -15,10 +17,11 @@ use super::*;
 fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
+    let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
+    let shared = Shared::new(clock.clone(), unencrypted, namespace, NonZeroUsize::MIN.saturating_add(15));
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
-    let (of_access, unencrypted) = (AccessMetrics::new(&metrics), Unencrypted::Nowhere);
-    let controller =
-        ClusterAccessController::new(clients, server_clock, gate, events, of_access, unencrypted);
+    let of_access = AccessMetrics::new(&metrics);
+    let controller = ClusterAccessController::new(clients, server_clock, gate, events, of_access, &shared);
     (controller, metrics)
 }
 

@@ -164,7 +164,7 @@ impl ReasonPlace {
             Self::Deletion => "the reason of the condition `DeletionPending` of a Subnamespace",
             Self::Access => {
                 "the reason of the conditions `Ready`, `Reachable`, `Verified` and `Written` of a ClusterAccess, and its \
-                 `status.lastError.reason`"
+                 `status.lastError.reason`; the reason of the condition `Ready` of a ClusterProvider"
             }
             Self::Log => "the operator's log, at `warn` or `error`",
         }

@@ -177,9 +177,10 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
         // What is gone changes no plan; only the operator writes these.
         ("coppice.dev/v1alpha1", "DeletedNamespace") => {}
         // No manager acts on these.
-        ("coppice.dev/v1alpha1", "ClusterAccess" | "NamespaceTree" | "QuotaTransfer" | "Subnamespace") => {
-            report(all, place, &object);
-        }
+        (
+            "coppice.dev/v1alpha1",
+            "ClusterAccess" | "ClusterProvider" | "NamespaceTree" | "QuotaTransfer" | "Subnamespace",
+        ) => report(all, place, &object),
         (other, kind) if other.starts_with("coppice.dev/") => {
             all.problems.push(format!("{place}: this version knows no kind {kind} of {other}"));
         }

@@ -2,7 +2,8 @@
 //!
 //! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kind, its own Events and
 //!   one Lease. Those with that label as kubeconfigs of targets are only read.
-//! - `coppice-access-authors`: who has credentials issued with a kubeconfig may read that kubeconfig.
+//! - `coppice-access-authors`: who has credentials issued with a kubeconfig of their namespace may read that kubeconfig. Of one that the
+//!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, GROUP};
@@ -89,6 +90,7 @@ fn authors(install: &Install) -> Value {
         )],
         "validations": [validation(
             "oldObject != null && object.spec == oldObject.spec ||\n\
+             has(object.spec.cluster.provider) ||\n\
              authorizer.group('').resource('secrets').namespace(request.namespace)\
              .name(variables.secret).check('get').allowed()",
             "Who writes a ClusterAccess has to be permitted to get the Secret with the kubeconfig of spec.cluster, which kubeconfigSecret names, or which is \
@@ -101,7 +103,7 @@ fn status(install: &Install) -> Value {
     json!({
         "#": "To write status by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses/status"])]},
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses/status", "clusterproviders/status"])]},
         "matchConditions": condition(install, false),
         "validations": [validation(
             "false",

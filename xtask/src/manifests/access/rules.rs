@@ -19,6 +19,19 @@ pub(super) fn cluster() -> Vec<Value> {
         ),
         rule("What was issued, and what is under way.", GROUP, &["clusteraccesses/status"], &["update"]),
         rule(
+            "The platform's ClusterProviders: who may have credentials issued by a kubeconfig in the namespace of this account.",
+            GROUP,
+            &["clusterproviders"],
+            &["get", "list", "watch"],
+        ),
+        rule("Whether their kubeconfigs can be used.", GROUP, &["clusterproviders/status"], &["update"]),
+        rule(
+            "The labels of a namespace, where a ClusterProvider allows namespaces by these. It is read when a credential is issued.",
+            "",
+            &["namespaces"],
+            &["get"],
+        ),
+        rule(
             "Read are the kubeconfigs that ClusterAccesses name, and those that were written for them; listed and watched are the\n\
              latter alone, by their label and without what is in them. RBAC cannot say which Secrets these are: the policy\n\
              coppice-access-own leaves this account no change of a Secret without that label.",
@@ -98,6 +111,9 @@ mod tests {
         let expected = json!([
             ["clusteraccesses"],
             ["clusteraccesses/status"],
+            ["clusterproviders"],
+            ["clusterproviders/status"],
+            ["namespaces"],
             ["secrets"],
             ["clusters"],
             ["events"],
@@ -105,5 +121,7 @@ mod tests {
             ["subjectaccessreviews"]
         ]);
         assert_eq!(json!(resources), expected);
+        let of_namespaces = cluster().into_iter().find(|rule| rule["resources"] == json!(["namespaces"]));
+        assert_eq!(of_namespaces.map(|rule| rule["verbs"].clone()), Some(json!(["get"])));
     }
 }

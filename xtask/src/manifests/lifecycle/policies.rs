@@ -273,7 +273,8 @@ fn status(install: &Install) -> Value {
             }],
             // Its program lives in another namespace, and has a policy of its own.
             "excludeResourceRules": [{
-                "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"], "resources": ["clusteraccesses/status"]
+                "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"],
+                "resources": ["clusteraccesses/status", "clusterproviders/status"]
             }]
         },
         "matchConditions": not_by_us(install),

@@ -1,0 +1,141 @@
+//! Says of each `ClusterProvider` whether its kubeconfig can be used, and how many `ClusterAccess`es name it.
+//!
+//! Watches `ClusterProvider`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! with one write of status at most.
+//!
+//! *Relies on*: the policies of the installation, which keep others from writing status. *Guarantees*: nothing is decided by that status;
+//! what a provider allows is read when something is issued. The kubeconfig is read by the key that the provider names, and nothing of it
+//! is shown.
+//!
+//! Errors: said in the condition `Ready`, and looked at again with the periodic resync.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_api::condition::{self, READY};
+use coppice_runtime::client::Clients;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::store::Freshness;
+use coppice_runtime::watches::{Subscription, Watches};
+use coppice_runtime::write::WriteError;
+
+use crate::metrics::AccessMetrics;
+use crate::shared::Shared;
+
+/// The controller of `ClusterProvider`. Its keys are names.
+pub struct ClusterProviderController {
+    clients: Clients,
+    server_clock: ServerClock,
+    gate: Gate,
+    events: Events,
+    metrics: AccessMetrics,
+    shared: Shared,
+}
+
+impl ClusterProviderController {
+    /// The controller, on the API server of this cluster and on what it shares with the others.
+    pub fn new(
+        clients: Clients,
+        server_clock: ServerClock,
+        gate: Gate,
+        events: Events,
+        metrics: AccessMetrics,
+        shared: Shared,
+    ) -> Self {
+        Self { clients, server_clock, gate, events, metrics, shared }
+    }
+
+    fn failed(&self, name: &str, error: &str) -> ReconcileResult {
+        report::failed(name, error);
+        ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
+    }
+
+    /// Wakes those whose kubeconfig is in a Secret.
+    fn wake_users(&self, (namespace, secret): (&str, &str), queue: &Queue<Arc<str>>) {
+        let providers = &self.shared.providers;
+        if !providers.are_in(namespace) {
+            return;
+        }
+        self.shared.targets.changed(namespace, secret);
+        providers.store.for_each(|provider| {
+            if provider.spec.as_ref().is_ok_and(|spec| spec.credential.secret == secret) {
+                queue.add((&*provider.name).into());
+            }
+        });
+    }
+}
+
+impl Controller for ClusterProviderController {
+    type Key = Arc<str>;
+    const NAME: &'static str = "cluster_provider";
+
+    /// Woken by every change of its object, and of the Secret with its kubeconfig.
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
+        let (this, of_provider, of_secret) = (Arc::clone(self), queue.clone(), queue.clone());
+        vec![
+            watches.subscribe(&self.shared.providers.store, move |_, name| of_provider.add(name.into())),
+            watches.subscribe(&self.shared.outputs, move |namespace, secret| {
+                this.wake_users((namespace, secret), &of_secret);
+            }),
+        ]
+    }
+
+    fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        let Shared { accesses, providers, .. } = &self.shared;
+        synced(accesses.freshness()) && synced(providers.store.freshness())
+    }
+
+    fn all(&self) -> Vec<Arc<str>> {
+        self.shared.providers.store.keys().into_iter().map(|(_, name)| name.into()).collect()
+    }
+
+    fn resync(&self) {
+        let (mut ready, mut others) = (0, 0);
+        self.shared.providers.store.for_each(|provider| {
+            let found = condition::find(&provider.status.conditions, READY);
+            let count =
+                if found.is_some_and(|found| found.status == "True") { &mut ready } else { &mut others };
+            *count += 1;
+        });
+        self.metrics.set_providers(ready, others);
+    }
+
+    async fn reconcile(self: Arc<Self>, name: Arc<str>) -> ReconcileResult {
+        let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
+        let Some(provider) = self.shared.providers.store.get("", &name) else { return ReconcileResult::Done };
+        let spec = match provider.decoded() {
+            Ok(spec) => spec,
+            Err(error) => {
+                report::not_understood(&name, &error.to_string());
+                return ReconcileResult::Done;
+            }
+        };
+        let observation = match observe::observe(&self, &provider, spec).await {
+            Ok(observation) => observation,
+            Err(error) => return self.failed(&name, &error),
+        };
+        let Some(status) = plan::plan(&provider, observation, self.server_clock.now().now()) else {
+            return ReconcileResult::Done;
+        };
+        match apply::apply(&self, &permit, &provider, &status).await {
+            Ok(written) => {
+                report::saved(&self, &written, &provider.status);
+                ReconcileResult::Done
+            }
+            Err(WriteError::Conflict | WriteError::Gone) => {
+                ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO }
+            }
+            Err(error) => self.failed(&name, &error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! How many name a `ClusterProvider`, and how its kubeconfig is.
+
+use coppice_clusters::KubeconfigFact;
+use coppice_clusters_api::ClusterProviderSpec;
+
+use super::ClusterProviderController;
+use crate::kinds::Provider;
+use crate::target::Failure;
+use crate::targets::ReadError;
+
+/// What its status rests on.
+pub(super) struct Observation {
+    /// How many `ClusterAccess`es name it.
+    pub(super) accesses: i64,
+    /// Whether its kubeconfig can be used.
+    pub(super) usable: Result<(), Failure>,
+}
+
+/// Counts, and reads the kubeconfig unless it is in memory. `Err`: it is not known how that is.
+pub(super) async fn observe(
+    controller: &ClusterProviderController,
+    provider: &Provider,
+    spec: &ClusterProviderSpec,
+) -> Result<Observation, String> {
+    let shared = &controller.shared;
+    let mut accesses = 0;
+    shared.accesses.for_each(|access| {
+        let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+        if named.is_some_and(|named| *named.name == *provider.name) {
+            accesses += 1;
+        }
+    });
+    let source = shared.providers.source(spec);
+    let usable = match shared.targets.fact(&source) {
+        KubeconfigFact::Endpoint(_) => Ok(()),
+        KubeconfigFact::Unread | KubeconfigFact::Unusable => {
+            match shared.targets.read(&controller.clients, &source).await {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err(source.missing()),
+                Err(ReadError::Unusable(failure)) => Err(failure),
+                Err(error @ ReadError::Unknown { .. }) => return Err(error.to_string()),
+            }
+        }
+    };
+    let namespace = shared.providers.namespace();
+    let usable = usable.map_err(|Failure { reason, message }| {
+        Failure::new(reason, format!("spec.credential: {message} (in the namespace {namespace})"))
+    });
+    Ok(Observation { accesses, usable })
+}

@@ -1,0 +1,48 @@
+//! Reports what has happened: Events and log.
+
+use coppice_api::condition::{self, READY};
+use coppice_clusters_api::ClusterProviderStatus;
+use coppice_runtime::kind::Kind as _;
+use coppice_runtime::object::OwnKind as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::ClusterProviderController;
+use crate::kinds::{ClusterProviders, Provider};
+
+/// What Events say was being done.
+const ACTION: &str = "CheckKubeconfig";
+
+/// Reports that its kubeconfig can be used, or no longer, or why not any more.
+pub(super) fn saved(
+    controller: &ClusterProviderController,
+    provider: &Provider,
+    before: &ClusterProviderStatus,
+) {
+    let Some(ready) = condition::find(&provider.status.conditions, READY) else { return };
+    if condition::find(&before.conditions, READY).is_some_and(|before| before.reason == ready.reason) {
+        return;
+    }
+    tracing::info!(provider = %provider.name, reason = ready.reason.as_str(), "{}", ready.message);
+    let about = ObjectReference {
+        api_version: Some(ClusterProviders::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
+        kind: Some(ClusterProviders::KIND.to_owned()),
+        name: Some(provider.name.to_string()),
+        uid: Some(provider.uid.to_string()),
+        ..ObjectReference::default()
+    };
+    let warning = ready.status != "True";
+    controller.events.publish(about, warning, &ready.reason, ACTION, &ready.message);
+}
+
+/// Reports an object that is left alone because it was written by another version, or past the API server's checks.
+pub(super) fn not_understood(name: &str, error: &str) {
+    tracing::error!(
+        provider = name,
+        "{error}; nothing is issued by it: correct it, or run the version of Coppice that wrote it"
+    );
+}
+
+/// Reports that its status could not be written.
+pub(super) fn failed(name: &str, error: &str) {
+    tracing::warn!(provider = name, error, "its status is not written; it is tried again");
+}

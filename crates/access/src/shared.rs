@@ -1,0 +1,63 @@
+//! What the controllers share: what is watched, and the targets.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters_api::{ClusterProviderSpec, SecretKey};
+use coppice_runtime::clock::Clock;
+use coppice_runtime::store::Store;
+
+use crate::kinds::{ClusterAccesses, ClusterProviders, OutputSecrets};
+use crate::targets::{Source, Targets};
+
+/// What the controllers share. Clones share it, too.
+#[derive(Clone)]
+pub struct Shared {
+    pub(crate) accesses: Store<ClusterAccesses>,
+    pub(crate) outputs: Store<OutputSecrets>,
+    pub(crate) providers: Providers,
+    pub(crate) targets: Arc<Targets>,
+}
+
+/// Every `ClusterProvider`, and where their kubeconfigs are.
+#[derive(Clone)]
+pub(crate) struct Providers {
+    pub(crate) store: Store<ClusterProviders>,
+    /// The namespace of the program.
+    namespace: Arc<str>,
+}
+
+impl Shared {
+    /// Of a program in that namespace, which has so many workers.
+    pub fn new(clock: Clock, unencrypted: Unencrypted, namespace: &str, workers: NonZeroUsize) -> Self {
+        let providers = Providers { store: Store::default(), namespace: namespace.into() };
+        let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
+        Self { accesses: Store::default(), outputs: Store::default(), providers, targets }
+    }
+}
+
+impl Providers {
+    /// Whether their kubeconfigs are in that namespace.
+    pub(crate) fn are_in(&self, namespace: &str) -> bool {
+        *self.namespace == *namespace
+    }
+
+    /// That namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where the kubeconfig of one is.
+    pub(crate) fn source(&self, provider: &ClusterProviderSpec) -> Source {
+        let credential = &provider.credential;
+        let at = SecretKey { name: credential.secret.clone(), key: credential.key.clone() };
+        Source::new(&self.namespace, &at)
+    }
+
+    /// The same for the one of that name, if it is there and can be understood.
+    pub(crate) fn source_of(&self, name: &str) -> Option<Source> {
+        let provider = self.store.get("", name)?;
+        Some(self.source(provider.decoded().ok()?))
+    }
+}

@@ -1,0 +1,113 @@
+//! `ClusterProvider`: a kubeconfig that the platform keeps, and who may have credentials issued with it. Cluster-scoped.
+
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
+use coppice_api::schema as shared;
+use coppice_api::selector::Selector;
+use coppice_quantity::Duration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster_access::{key, ttl};
+use crate::largest_rights::LargestRights;
+use crate::schema;
+
+/// A kubeconfig that the platform keeps, and who may have credentials issued with it.
+///
+/// A ClusterAccess in a namespace that it allows names it as `spec.cluster.provider`. Nobody there can read the kubeconfig.
+#[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "ClusterProvider",
+    plural = "clusterproviders",
+    shortname = "clprov",
+    category = "coppice",
+    status = "ClusterProviderStatus",
+    derive = "PartialEq",
+    doc = "A kubeconfig that the platform keeps, which namespaces may have credentials issued with it, and with which rights at most.",
+    printcolumn(name = "Secret", type_ = "string", json_path = ".spec.credential.secret"),
+    printcolumn(
+        name = "Accesses",
+        type_ = "integer",
+        json_path = ".status.accesses",
+        description = "How many ClusterAccesses name it"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterProviderSpec {
+    /// The kubeconfig that credentials are issued with, in a Secret of the namespace of `coppice-access`. It is read again for each use: with
+    /// another one in the Secret that one is used.
+    pub credential: ProviderCredential,
+    /// Who may have credentials issued. Default: nobody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub allow: Vec<Allowed>,
+}
+
+/// Where the kubeconfig is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProviderCredential {
+    /// The Secret's name, in the namespace of `coppice-access` (`coppice-access-system`). With the label `coppice.dev/access: kubeconfig` its
+    /// changes are noticed at once.
+    #[schemars(schema_with = "schema::object_name")]
+    pub secret: String,
+    /// The key in its data. Default: `kubeconfig`, as most tools write it.
+    #[serde(default = "key")]
+    #[schemars(schema_with = "schema::data_key", default = "key")]
+    pub key: String,
+}
+
+/// Some namespaces, and what they may ask for at most. A ClusterAccess has to be within one entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.namespaces) != has(self.namespaceSelector)",
+    "message": "write exactly one of: namespaces (their names), namespaceSelector (by their labels)"
+}]))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Allowed {
+    /// The namespaces, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::allowed_namespaces")]
+    pub namespaces: Vec<String>,
+    /// The namespaces, by their labels. Whoever may label a namespace decides about this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<Selector>,
+    /// The longest `spec.ttl` that may be asked for, 10m to 30d. Default: a day, as that of a ClusterAccess.
+    #[serde(default = "ttl")]
+    #[schemars(schema_with = "schema::ttl", default = "ttl")]
+    pub max_ttl: Duration,
+    /// The rights that may be asked for at most.
+    pub rights: LargestRights,
+}
+
+/// Whether it can be used. Only Coppice writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterProviderStatus {
+    /// The generation of the spec that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many ClusterAccesses name it, also those that it does not allow; counted once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<i64>,
+    /// `Ready`: whether the kubeconfig is there and can be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "shared::conditions")]
+    pub conditions: Vec<Condition>,
+}

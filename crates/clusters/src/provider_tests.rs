@@ -1,0 +1,114 @@
+use coppice_clusters_api::{AccessPhase, ClusterSource, ProviderName};
+use serde_json::json;
+
+use super::*;
+use crate::plan::tests::{at, saved, settled, spec};
+use crate::{Observed, Step, plan};
+
+fn provider(allow: &serde_json::Value) -> ClusterProviderSpec {
+    serde_json::from_value(json!({"credential": {"secret": "shop"}, "allow": allow})).unwrap()
+}
+
+fn view() -> serde_json::Value {
+    json!({"namespaces": ["shop"], "clusterRoles": ["view"]})
+}
+
+/// What it says of an access that binds `view` in `shop` for a day.
+fn says(provider: &ClusterProviderSpec, namespace: &str, labels: &Labels) -> Option<String> {
+    match permission(("p", provider), (namespace, labels), &spec()) {
+        Permission::Allowed => None,
+        Permission::Refused(Reason::NotAllowed, message) => Some(message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nobody_is_allowed_by_default() {
+    let none = provider(&json!([]));
+    let message = says(&none, "team", &Labels::default()).unwrap();
+    assert!(message.contains("does not allow the namespace team"), "{message}");
+    assert!(!needs_labels(&none));
+}
+
+#[test]
+fn a_namespace_is_allowed_by_its_name_or_its_labels() {
+    let by_name = provider(&json!([{"namespaces": ["team"], "rights": view()}]));
+    let none = Labels::default();
+    assert_eq!(says(&by_name, "team", &none), None);
+    assert!(says(&by_name, "team-2", &none).is_some());
+    let by_labels =
+        provider(&json!([{"namespaceSelector": {"matchLabels": {"ci": "yes"}}, "rights": view()}]));
+    assert!(needs_labels(&by_labels) && !needs_labels(&by_name));
+    let labels: Labels = [("ci", "yes")].into_iter().collect();
+    assert_eq!(says(&by_labels, "any", &labels), None);
+    assert!(says(&by_labels, "any", &none).is_some());
+    let empty = provider(&json!([{"namespaceSelector": {}, "rights": view()}]));
+    assert!(says(&empty, "any", &none).is_some(), "an empty selector selects nothing");
+}
+
+#[test]
+fn one_entry_has_to_allow_all_of_it() {
+    let none = Labels::default();
+    let entry = |ttl: &str, role: &str| json!({"namespaces": ["team"], "maxTtl": ttl, "rights": {"namespaces": ["shop"], "clusterRoles": [role]}});
+    let (short, other) = (entry("1h", "view"), entry("2d", "edit"));
+    let message = says(&provider(&json!([short, other])), "team", &none).unwrap();
+    assert_eq!(message, "spec.ttl: write at most 1h: ClusterProvider p allows no more to this namespace");
+    let message = says(&provider(&json!([other])), "team", &none).unwrap();
+    assert!(message.starts_with("spec.rights.bind.clusterRole: write one of: edit"), "{message}");
+    assert_eq!(says(&provider(&json!([short, other, entry("1d", "view")])), "team", &none), None);
+}
+
+/// One whose kubeconfig the platform keeps.
+fn of_provider(permission: Permission) -> Observed {
+    let provider = Some(ProviderName { name: "p".to_owned() });
+    let mut observed = Observed { permission, ..settled() };
+    observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
+    observed
+}
+
+#[test]
+fn nothing_is_issued_and_no_rights_are_written_without_permission() {
+    let refused = || Permission::Refused(Reason::NotAllowed, "no".to_owned());
+    let due = of_provider(Permission::Unread).status.next_rotation.unwrap();
+    assert_eq!(plan(&of_provider(Permission::Unread), due), Step::ReadProvider);
+    assert!(saved(plan(&of_provider(Permission::Allowed), due)).intent.is_some());
+    let status = saved(plan(&of_provider(refused()), due));
+    assert_eq!((status.phase, status.intent.as_ref()), (Some(AccessPhase::Refused), None));
+    assert_eq!(
+        condition::find(&status.conditions, READY).unwrap().status,
+        "True",
+        "what was issued is valid"
+    );
+    // It is said once, and looked at again whenever something changes.
+    let mut observed = Observed { status, ..of_provider(refused()) };
+    let expiry = observed.status.not_after;
+    assert_eq!(plan(&observed, due), Step::Wait(expiry));
+    observed.permission = Permission::Unread;
+    assert_eq!(plan(&observed, due), Step::ReadProvider);
+    observed.permission = Permission::Allowed;
+    let begun = saved(plan(&observed, due));
+    assert!(begun.intent.is_some() && begun.last_error.is_none());
+    // The same of other rights.
+    let other = |permission| Observed { generation: 2, ..of_provider(permission) };
+    assert_eq!(plan(&other(Permission::Unread), at(1)), Step::ReadProvider);
+    assert_eq!(plan(&other(Permission::Allowed), at(1)), Step::ApplyRights);
+    let error = saved(plan(&other(refused()), at(1))).last_error.unwrap();
+    assert_eq!((error.reason.as_str(), error.generation), ("NotAllowed", 2));
+    // While nothing is to be done, and for a revocation, nobody is asked.
+    assert!(matches!(plan(&of_provider(Permission::Unread), at(1)), Step::Wait(Some(_))));
+    let deleting = Observed { deleting: true, ..of_provider(refused()) };
+    let deleting = Observed { status: saved(plan(&deleting, at(1))), ..deleting };
+    assert_eq!(plan(&deleting, at(1)), Step::RevokeAll);
+}
+
+#[test]
+fn a_status_changes_only_when_there_is_something_to_say() {
+    let before = ClusterProviderStatus::default();
+    let ready = provider_status((&before, 1), 2, Ok(()), at(0));
+    assert_eq!(condition::find(&ready.conditions, READY).unwrap().status, "True");
+    assert_eq!(provider_status((&ready, 1), 2, Ok(()), at(60)), ready);
+    let missing = Err((Reason::KubeconfigMissing, "there is no Secret".to_owned()));
+    let missing = provider_status((&ready, 1), 2, missing, at(60));
+    let condition = condition::find(&missing.conditions, READY).unwrap();
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "KubeconfigMissing"));
+}

@@ -1,0 +1,175 @@
+//! Credentials by a kubeconfig that the platform keeps: who may have them, and with which rights at most.
+
+use anyhow::ensure;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use coppice_plane::{ADMIN, ALICE};
+use coppice_tests::{TestCluster, condition, on_own_plane};
+use serde_json::{Value, json};
+
+use super::access::{AUTHOR, Clusters, access, is_settled, rules};
+
+type Test = anyhow::Result<()>;
+
+fn by_provider(name: &str) -> Value {
+    let mut access = access(name, &format!("{name}-kubeconfig"));
+    access["spec"]["cluster"] = json!({"provider": {"name": "shop"}});
+    access
+}
+
+fn secret() -> Value {
+    let labels = json!({"coppice.dev/access": "kubeconfig"});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop", "namespace": "coppice-access-system", "labels": labels}})
+}
+
+/// The administrator's kubeconfig of the target, which no tenant can read.
+async fn kubeconfig(clusters: &Clusters) -> Test {
+    let mut secret = secret();
+    let there = std::fs::read_to_string(clusters.there.plane.admin_kubeconfig())?;
+    secret["data"] = json!({"kubeconfig": BASE64_STANDARD.encode(there)});
+    clusters.here.admin().await?.create(&secret).await.map(drop)
+}
+
+/// Namespaces, by this field, may read `ConfigMap`s in `shop`, for an hour.
+fn allow(field: &str, namespaces: &Value) -> Value {
+    let rights = json!({"namespaces": ["shop"], "rules": rules(&["configmaps"])});
+    json!({field: namespaces, "maxTtl": "1h", "rights": rights})
+}
+
+async fn allowed(clusters: &Clusters, entries: &[Value]) -> Test {
+    let spec = json!({"spec": {"allow": entries}});
+    clusters.here.admin().await?.patch("clprov", "", "shop", &spec).await.map(drop)
+}
+
+#[test]
+fn a_kubeconfig_of_the_platform_is_used_for_those_and_for_the_rights_that_it_allows() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        kubeconfig(&clusters).await?;
+        let admin = clusters.here.admin().await?;
+        let served = async || admin.list("clprov", "").await.ok();
+        clusters.here.until("the kind is served", served).await?;
+        let provider = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "shop"},
+            "spec": {"credential": {"secret": "shop"}, "allow": [allow("namespaces", &json!(["team"]))]}});
+        admin.create(&provider).await?;
+        written_by_whoever_may_not_read_it(&clusters).await?;
+        let program = clusters.next_life(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        within(&clusters).await.map_err(with_log)?;
+        beyond(&clusters).await.map_err(with_log)?;
+        elsewhere(&clusters).await.map_err(with_log)?;
+        withdrawn(&clusters).await.map_err(with_log)
+    })
+}
+
+async fn written_by_whoever_may_not_read_it(clusters: &Clusters) -> Test {
+    let here = &clusters.here;
+    here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], AUTHOR).await?;
+    let alice = here.requests(ALICE).await?;
+    // Once it is in force, the policy that demands it of a kubeconfig in the namespace demands nothing here.
+    let in_force = async || {
+        let created = alice.create(&access("probe", "probe")).await;
+        if created.is_ok() {
+            here.admin().await.ok()?.delete("clacc", "team", "probe", &json!({})).await.ok()?;
+        }
+        created.err().filter(|error| error.to_string().contains("to get the Secret")).map(drop)
+    };
+    here.until("an author who may not read a kubeconfig is refused", in_force).await?;
+    alice.create(&by_provider("ci")).await.map(drop)
+}
+
+async fn within(clusters: &Clusters) -> Test {
+    clusters.until("ci", "settled", is_settled).await?;
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    holder.list("configmap", "shop").await?;
+    ensure!(holder.list("configmap", "default").await.is_err());
+    let ready = async || {
+        let provider = clusters.here.get("clprov", "", "shop").await.ok()??;
+        (condition(&provider, "Ready")["reason"] == "KubeconfigUsable").then_some(())
+    };
+    clusters.here.until("the provider is ready", ready).await
+}
+
+/// More than is allowed is refused with what to write instead, and gets nothing in the target.
+async fn beyond(clusters: &Clusters) -> Test {
+    let mut more = by_provider("more");
+    more["spec"]["ttl"] = json!("2h");
+    clusters.here.admin().await?.create(&more).await?;
+    let says = async |what: &str| {
+        let says = |o: &Value| {
+            let error = &o["status"]["lastError"];
+            error["reason"] == "NotAllowed" && error["message"].to_string().contains(what)
+        };
+        clusters.until("more", what, says).await
+    };
+    let refused = says("spec.ttl: write at most 1h").await?;
+    ensure!(refused["status"]["phase"] == "Refused", "{refused:#}");
+    let secrets = json!({"role": {"namespace": "shop", "rules": rules(&["secrets"])}});
+    clusters.change("more", &json!({"ttl": "1h", "rights": secrets})).await?;
+    says("leave out what is not allowed: get secrets").await?;
+    ensure!(clusters.in_target("serviceaccount").await?.len() == 1, "that of ci alone");
+    // Nor does one that has a credential get more than that.
+    clusters.change("ci", &json!({"rights": secrets})).await?;
+    clusters.until("ci", "Refused", |o| o["status"]["lastError"]["reason"] == "NotAllowed").await?;
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    ensure!(holder.list("secret", "shop").await.is_err());
+    holder.list("configmap", "shop").await?;
+    let configmaps = json!({"role": {"namespace": "shop", "rules": rules(&["configmaps"])}});
+    clusters.change("ci", &json!({"rights": configmaps})).await?;
+    clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+/// Waits until the access of the other namespace is so.
+async fn until_there(here: &TestCluster, what: &str, is: impl Fn(&Value) -> bool) -> Test {
+    let reached = async || here.get("clacc", "other", "ci").await.ok()?.filter(|o| is(o)).map(drop);
+    here.until(what, reached).await
+}
+
+/// Another namespace, once the provider allows it by its labels.
+async fn elsewhere(clusters: &Clusters) -> Test {
+    let here = &clusters.here;
+    here.namespace("other").await?;
+    let mut other = by_provider("ci");
+    other["metadata"]["namespace"] = json!("other");
+    here.admin().await?.create(&other).await?;
+    let refused = |o: &Value| {
+        o["status"]["lastError"]["message"].to_string().contains("does not allow the namespace other")
+    };
+    until_there(here, "the other namespace is refused", refused).await?;
+    let labels = json!({"matchLabels": {"kubernetes.io/metadata.name": "other"}});
+    allowed(clusters, &[allow("namespaces", &json!(["team"])), allow("namespaceSelector", &labels)]).await?;
+    until_there(here, "it is allowed at once", is_settled).await?;
+    let counted = async || {
+        let provider = here.get("clprov", "", "shop").await.ok()??;
+        (provider["status"]["accesses"] == 3).then_some(())
+    };
+    here.until("all that name it are counted", counted).await
+}
+
+/// Nothing is issued any more once the provider does not allow it; what was issued works, and is revoked at the end.
+async fn withdrawn(clusters: &Clusters) -> Test {
+    let (here, holder) = (&clusters.here, clusters.holder("ci-kubeconfig").await?);
+    let before = clusters.until("ci", "settled", is_settled).await?;
+    allowed(clusters, &[]).await?;
+    clusters.change("ci", &json!({"rotate": "now"})).await?;
+    let refused =
+        clusters.until("ci", "Refused", |o| o["status"]["lastError"]["reason"] == "NotAllowed").await?;
+    ensure!(refused["status"]["credential"] == before["status"]["credential"], "{refused:#}");
+    ensure!(condition(&refused, "Ready")["status"] == "True", "{refused:#}");
+    holder.list("configmap", "shop").await?;
+    // Its kubeconfig is gone: this is said at once, and what was there revokes.
+    let admin = here.admin().await?;
+    admin.delete("secret", "coppice-access-system", "shop", &json!({})).await?;
+    let missing = async || {
+        let provider = here.get("clprov", "", "shop").await.ok()??;
+        (condition(&provider, "Ready")["reason"] == "KubeconfigMissing").then_some(())
+    };
+    here.until("the provider is not ready", missing).await?;
+    for (namespace, name) in [("team", "ci"), ("team", "more"), ("other", "ci")] {
+        admin.delete("clacc", namespace, name, &json!({})).await?;
+    }
+    let gone = async || admin.list("clacc", "").await.ok()?.is_empty().then_some(());
+    here.until("they are gone", gone).await?;
+    clusters.dead(&holder).await?;
+    clusters.nothing_is_left().await
+}
