@@ -8,6 +8,7 @@ use coppice_clusters_api::{ClusterProviderSpec, SecretKey};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::store::Store;
 
+use crate::budgets::Budgets;
 use crate::kinds::{ClusterAccesses, ClusterProviders, OutputSecrets};
 use crate::targets::{Source, Targets};
 
@@ -24,6 +25,7 @@ pub struct Shared {
 #[derive(Clone)]
 pub(crate) struct Providers {
     pub(crate) store: Store<ClusterProviders>,
+    pub(crate) budgets: Budgets,
     /// The namespace of the program.
     namespace: Arc<str>,
 }
@@ -31,7 +33,8 @@ pub(crate) struct Providers {
 impl Shared {
     /// Of a program in that namespace, which has so many workers.
     pub fn new(clock: Clock, unencrypted: Unencrypted, namespace: &str, workers: NonZeroUsize) -> Self {
-        let providers = Providers { store: Store::default(), namespace: namespace.into() };
+        let providers =
+            Providers { store: Store::default(), budgets: Budgets::default(), namespace: namespace.into() };
         let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
         Self { accesses: Store::default(), outputs: Store::default(), providers, targets }
     }
@@ -46,6 +49,11 @@ impl Providers {
     /// That namespace.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Forgets the budgets of those that are gone.
+    pub(crate) fn retain_budgets(&self) {
+        self.budgets.retain(|name| self.store.get("", name).is_some());
     }
 
     /// Where the kubeconfig of one is.

@@ -36,6 +36,13 @@ use crate::schema;
         description = "How many ClusterAccesses name it"
     ),
     printcolumn(
+        name = "Waiting",
+        type_ = "integer",
+        json_path = ".status.waiting",
+        description = "How many of them wait for its budget",
+        priority = 1
+    ),
+    printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
@@ -53,10 +60,20 @@ pub struct ClusterProviderSpec {
     /// The kubeconfig that credentials are issued with, in a Secret of the namespace of `coppice-access`. It is read again for each use: with
     /// another one in the Secret that one is used.
     pub credential: ProviderCredential,
+    /// How many credentials may be asked for in any minute, for all ClusterAccesses together. Those that are about to expire go first, then
+    /// those that were asked for or lost, then those of new ClusterAccesses, then all others. Changes of rights and revocations are not
+    /// counted. Default: 60, which no API server notices.
+    #[serde(default = "calls_per_minute")]
+    #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
+    pub calls_per_minute: u32,
     /// Who may have credentials issued. Default: nobody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub allow: Vec<Allowed>,
+}
+
+const fn calls_per_minute() -> u32 {
+    60
 }
 
 /// Where the kubeconfig is.
@@ -106,6 +123,9 @@ pub struct ClusterProviderStatus {
     /// How many ClusterAccesses name it, also those that it does not allow; counted once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<i64>,
+    /// How many of them wait since `spec.callsPerMinute` is used up; counted once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<i64>,
     /// `Ready`: whether the kubeconfig is there and can be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shared::conditions")]

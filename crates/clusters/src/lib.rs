@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock. The controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
 
+mod budget;
 pub mod certificate;
 pub mod kubeconfig;
 pub mod kyma;
@@ -15,6 +16,7 @@ pub mod rights;
 pub mod rotation;
 mod status;
 
+pub use budget::{Budget, Turn, Urgency, urgency};
 pub use observed::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
     Validity,

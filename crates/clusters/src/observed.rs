@@ -3,6 +3,7 @@
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::Timestamp;
 
+use crate::budget::Turn;
 use crate::provider::Permission;
 
 /// A `ClusterAccess` as it was read, and what is known around it.
@@ -26,6 +27,8 @@ pub struct Observed {
     pub cluster: ClusterFact,
     /// What the `ClusterProvider` allows that its spec names.
     pub permission: Permission,
+    /// Whether the budget of that has a credential left.
+    pub turn: Turn,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.
     pub target: Option<TargetIdentity>,
     /// The Secret that its spec names.

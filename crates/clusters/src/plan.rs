@@ -14,6 +14,7 @@ use coppice_clusters_api::cluster_access::{MAX_NAMESPACES, MAX_SUPERSEDED};
 use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::budget::Turn;
 use crate::observed::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
     Validity,
@@ -40,6 +41,8 @@ pub enum Step {
     ReadCluster,
     /// Look what the `ClusterProvider` allows.
     ReadProvider,
+    /// Ask its budget for a credential.
+    TakeTurn,
     /// Ask the target which cluster it is.
     Identify,
     /// Ask the target whether it has the service account of this `ClusterAccess`.
@@ -275,6 +278,20 @@ fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
     Some(save(failed(observed, reason, message, now)))
 }
 
+/// What comes before a target is asked for a credential by a kubeconfig of the platform: its budget has one left. Revocations do not
+/// wait for that.
+fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
+    observed.spec.cluster.provider.as_ref()?;
+    let asks_again = match observed.turn {
+        Turn::Unasked => return Some(Step::TakeTurn),
+        Turn::Granted => return None,
+        Turn::NotBefore(at) => at,
+    };
+    let step = revoke_superseded(observed).unwrap_or_else(|| steady(observed, now));
+    let Step::Wait(until) = step else { return Some(step) };
+    Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
+}
+
 /// What comes before anything is issued for a cluster of Cluster API: nobody needs a credential of one that is about to go. What was issued
 /// for it is left alone, since it may be needed until the very end.
 fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> {
@@ -460,7 +477,7 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
             Some(found.revision.clone())
         }
     };
-    if let Some(step) = not_issued(observed, now) {
+    if let Some(step) = not_issued(observed, now).or_else(|| waits_for_turn(observed, now)) {
         return step;
     }
     let credential = intent.credential.clone();

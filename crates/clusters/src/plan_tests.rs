@@ -31,6 +31,7 @@ pub(crate) fn new() -> Observed {
         kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
+        turn: Turn::Unasked,
         target: Some(cluster("c")),
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,

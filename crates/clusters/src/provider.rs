@@ -63,16 +63,17 @@ fn beyond(allowed: &Allowed, access: &ClusterAccessSpec) -> Option<String> {
     exceeded(&access.rights, &allowed.rights)
 }
 
-/// The status of a `ClusterProvider`: how many name it, and whether its kubeconfig can be used, or else why not.
+/// The status of a `ClusterProvider`: how many name it, how many of them wait for its budget, and whether its kubeconfig can be used, or
+/// else why not.
 pub fn provider_status(
     (before, generation): (&ClusterProviderStatus, i64),
-    accesses: i64,
+    (accesses, waiting): (i64, i64),
     usable: Result<(), (Reason, String)>,
     now: Timestamp,
 ) -> ClusterProviderStatus {
     let mut status = before.clone();
     status.observed_generation = Some(generation);
-    status.accesses = Some(accesses);
+    (status.accesses, status.waiting) = (Some(accesses), Some(waiting));
     let (is, reason, message) = match usable {
         Ok(()) => ("True", Reason::KubeconfigUsable, "The kubeconfig is there and can be used.".to_owned()),
         Err((reason, message)) => ("False", reason, message),

@@ -1,9 +1,10 @@
 use coppice_clusters_api::{AccessPhase, ClusterSource, ProviderName};
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
 use crate::plan::tests::{at, saved, settled, spec};
-use crate::{Observed, Step, plan};
+use crate::{Observed, Step, Turn, plan};
 
 fn provider(allow: &serde_json::Value) -> ClusterProviderSpec {
     serde_json::from_value(json!({"credential": {"secret": "shop"}, "allow": allow})).unwrap()
@@ -102,13 +103,29 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
 }
 
 #[test]
+fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not() {
+    let mut observed = of_provider(Permission::Allowed);
+    let due = observed.status.next_rotation.unwrap();
+    observed.status = saved(plan(&observed, due));
+    observed.output = crate::OutputFact::Ours(crate::plan::tests::secret("u-1", "7"));
+    assert_eq!(plan(&observed, due), Step::TakeTurn);
+    let again = due + SignedDuration::from_secs(7);
+    observed.turn = Turn::NotBefore(again);
+    assert_eq!(plan(&observed, due), Step::Wait(Some(again)));
+    observed.status.superseded = vec!["u-0".to_owned()];
+    assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
+    observed.turn = Turn::Granted;
+    assert_eq!(plan(&observed, due), Step::ApplyRights);
+}
+
+#[test]
 fn a_status_changes_only_when_there_is_something_to_say() {
     let before = ClusterProviderStatus::default();
-    let ready = provider_status((&before, 1), 2, Ok(()), at(0));
+    let ready = provider_status((&before, 1), (2, 1), Ok(()), at(0));
     assert_eq!(condition::find(&ready.conditions, READY).unwrap().status, "True");
-    assert_eq!(provider_status((&ready, 1), 2, Ok(()), at(60)), ready);
+    assert_eq!(provider_status((&ready, 1), (2, 1), Ok(()), at(60)), ready);
     let missing = Err((Reason::KubeconfigMissing, "there is no Secret".to_owned()));
-    let missing = provider_status((&ready, 1), 2, missing, at(60));
+    let missing = provider_status((&ready, 1), (2, 1), missing, at(60));
     let condition = condition::find(&missing.conditions, READY).unwrap();
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "KubeconfigMissing"));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use coppice_clusters::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress,
-    Step, Validity, plan,
+    Step, Turn, Validity, plan,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -99,6 +99,7 @@ impl World {
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
+            turn: Turn::Unasked,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
@@ -165,7 +166,9 @@ impl World {
             Step::ReadOutput => memory.output = self.read(),
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
             Step::Identify => memory.target = Some(here()),
-            Step::ReadCluster | Step::ReadProvider => panic!("its target has a kubeconfig of its own"),
+            Step::ReadCluster | Step::ReadProvider | Step::TakeTurn => {
+                panic!("its target has a kubeconfig of its own")
+            }
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
                 self.rights = true;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use coppice_api::Reason;
 use coppice_clusters::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Permission,
-    Progress, Step, Validity, failed, plan, revoked,
+    Progress, Step, Turn, Validity, failed, plan, revoked,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -156,6 +156,7 @@ impl DurableState {
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
+            turn: Turn::Unasked,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
@@ -238,7 +239,9 @@ impl DurableState {
             Step::AddFinalizer => self.finalizer = true,
             Step::SaveStatus(status) => self.status = (**status).clone(),
             Step::ReadOutput => memory.output = self.read(),
-            Step::ReadCluster | Step::ReadProvider => panic!("its target has a kubeconfig of its own"),
+            Step::ReadCluster | Step::ReadProvider | Step::TakeTurn => {
+                panic!("its target has a kubeconfig of its own")
+            }
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(self.endpoint.to_string()),
             Step::Identify => {
                 let uid = if self.elsewhere { "there" } else { "here" }.to_owned();

@@ -6,7 +6,8 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Validity, failed, revoked,
+    ClusterFact, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity, failed,
+    revoked,
 };
 use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, ProviderName, TargetIdentity};
 use coppice_runtime::client::Clients;
@@ -37,6 +38,8 @@ pub(super) struct Memory {
     pub(super) cluster: ClusterFact,
     /// What its `ClusterProvider` allows.
     pub(super) permission: Permission,
+    /// Whether the budget of that has a credential left.
+    pub(super) turn: Turn,
     /// Which cluster answers to the kubeconfig.
     pub(super) identity: Option<TargetIdentity>,
     /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
@@ -60,6 +63,7 @@ impl Memory {
             progress: Progress::Nothing,
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
+            turn: Turn::Unasked,
             identity: None,
             target: None,
             place: None,
@@ -132,6 +136,10 @@ pub(super) async fn apply(
             }
             Err(error) => Applied::Failed(error),
         },
+        Step::TakeTurn => {
+            memory.turn = controller.take_turn(access, observed);
+            Applied::Again
+        }
         Step::ReadKubeconfig => {
             let read = observe::read_kubeconfig(controller, access).await;
             read.map_or_else(Applied::Failed, |()| Applied::Again)

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{Observed, Step};
+use coppice_clusters::{Observed, Step, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -112,6 +112,26 @@ impl ClusterAccessController {
         } else {
             self.accesses.list(namespace).iter().for_each(|access| wake(access));
         }
+    }
+
+    /// Asks the budget of its provider for the credential that is being issued.
+    fn take_turn(&self, access: &Access, observed: &Observed) -> Turn {
+        let provider = observed.spec.cluster.provider.as_ref();
+        let Some(provider) = provider.and_then(|of| self.providers.store.get("", &of.name)) else {
+            // By the time that it is asked for nobody knows where its target is.
+            return Turn::Granted;
+        };
+        let per_minute = provider.spec.as_ref().map_or(1, |spec| spec.calls_per_minute);
+        let (key, now) = (AccessKey::new(&access.namespace, &access.name), self.now());
+        self.providers.budgets.take(&provider.name, &key, urgency(observed, now), per_minute, now)
+    }
+
+    /// Until when one has nothing to do but to wait for the budget of its provider.
+    fn waits_for_turn(&self, key: &AccessKey, access: &Access, step: &Step) -> Option<Timestamp> {
+        let provider = access.spec.as_ref().ok()?.cluster.provider.as_ref()?;
+        // That is how the issue of a credential begins; everything else is done before it.
+        let is_issuing = *step == Step::ReadOutput && access.status.intent.is_some() && !access.terminating;
+        is_issuing.then(|| self.providers.budgets.asks_again(&provider.name, key, self.now())).flatten()
     }
 
     /// Wakes those that name a `ClusterProvider`.
@@ -230,6 +250,10 @@ impl Controller for ClusterAccessController {
             }
             planned = self.planned(&cached);
         }
+        let turn = planned.as_ref().and_then(|(_, step)| self.waits_for_turn(&key, &cached, step));
+        if turn.is_some() {
+            return self.at(turn);
+        }
         match planned {
             None => return ReconcileResult::Done,
             Some((_, Step::Wait(at))) => return self.at(at),
@@ -257,6 +281,7 @@ impl Controller for ClusterAccessController {
         });
         self.targets.retain(&used);
         self.metrics.set(&counts);
+        self.providers.retain_budgets();
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn observed(
         kubeconfig,
         cluster: memory.cluster,
         permission: memory.permission.clone(),
+        turn: memory.turn,
         target: memory.identity.clone(),
         output: memory.output.clone(),
         progress: memory.progress.clone(),

@@ -12,6 +12,8 @@ use crate::targets::ReadError;
 pub(super) struct Observation {
     /// How many `ClusterAccess`es name it.
     pub(super) accesses: i64,
+    /// How many of them wait for its budget.
+    pub(super) waiting: i64,
     /// Whether its kubeconfig can be used.
     pub(super) usable: Result<(), Failure>,
 }
@@ -46,5 +48,6 @@ pub(super) async fn observe(
     let usable = usable.map_err(|Failure { reason, message }| {
         Failure::new(reason, format!("spec.credential: {message} (in the namespace {namespace})"))
     });
-    Ok(Observation { accesses, usable })
+    let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
+    Ok(Observation { accesses, waiting, usable })
 }

@@ -13,8 +13,8 @@ pub(super) fn plan(
     observation: Observation,
     now: Timestamp,
 ) -> Option<ClusterProviderStatus> {
-    let Observation { accesses, usable } = observation;
+    let Observation { accesses, waiting, usable } = observation;
     let usable = usable.map_err(|failure| (failure.reason, failure.message));
-    let status = provider_status((&*provider.status, provider.generation), accesses, usable, now);
+    let status = provider_status((&*provider.status, provider.generation), (accesses, waiting), usable, now);
     (status != *provider.status).then_some(status)
 }

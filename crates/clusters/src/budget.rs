@@ -1,0 +1,119 @@
+//! How many credentials a minute are asked for by one `ClusterProvider`, and who goes first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use coppice_clusters_api::Cause;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::observed::Observed;
+use crate::rotation::later;
+use crate::status::validity;
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// Who waits asks again after that at most, since it may be more urgent by then.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
+/// Who has not asked again so long after its time does not wait any more.
+const GRACE: SignedDuration = SignedDuration::from_mins(1);
+/// A credential of whose time less than this part is left is about to expire.
+const EXPIRING: i32 = 5;
+
+/// How urgent a credential is: the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// The one before has expired, or a fifth of its time is left.
+    Expiring,
+    /// Somebody waits for it: it was asked for, or the Secret does not hold what it is to hold.
+    Forced,
+    /// There was none before.
+    New,
+    /// The time of the one before has come, and some of it is left.
+    Routine,
+}
+
+/// Whether a credential may be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// In this reconcile nobody has asked yet.
+    #[default]
+    Unasked,
+    /// Now.
+    Granted,
+    /// Then it is to ask again.
+    NotBefore(Timestamp),
+}
+
+/// How urgent the credential is that is being issued.
+pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
+    let expiring = validity(&observed.status).is_some_and(|validity| {
+        let granted = validity.not_after.duration_since(validity.not_before);
+        now >= later(validity.not_after, -(granted / EXPIRING))
+    });
+    match observed.status.intent.as_ref().map(|intent| intent.cause) {
+        _ if expiring => Urgency::Expiring,
+        Some(Cause::Requested | Cause::Lost | Cause::Moved) => Urgency::Forced,
+        Some(Cause::First) => Urgency::New,
+        Some(Cause::Due) | None => Urgency::Routine,
+    }
+}
+
+/// The budget of one provider. It is kept in memory: another leader begins with a whole one.
+#[derive(Debug)]
+pub struct Budget<K> {
+    /// When those of the last minute were granted, the oldest first.
+    granted: VecDeque<Timestamp>,
+    waiting: BTreeMap<K, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    urgency: Urgency,
+    since: Timestamp,
+    asks_again: Timestamp,
+}
+
+impl<K> Default for Budget<K> {
+    fn default() -> Self {
+        Self { granted: VecDeque::new(), waiting: BTreeMap::new() }
+    }
+}
+
+impl<K: Clone + Ord> Budget<K> {
+    /// Asks for a credential: in any minute so many are granted at most, and none to somebody while others that are more urgent, or as
+    /// urgent and have waited longer, wait for it.
+    pub fn take(&mut self, key: &K, urgency: Urgency, per_minute: usize, now: Timestamp) -> Turn {
+        while self.granted.front().is_some_and(|granted| later(*granted, MINUTE) <= now) {
+            self.granted.pop_front();
+        }
+        self.waiting.retain(|_, waiting| now < later(waiting.asks_again, GRACE));
+        let since = self.waiting.get(key).map_or(now, |waiting| waiting.since);
+        let place = (urgency, since, key);
+        let others = self.waiting.iter().filter(|(of, _)| *of != key);
+        let before = others.filter(|(of, waiting)| (waiting.urgency, waiting.since, *of) < place);
+        let (before, free) = (before.count(), per_minute.saturating_sub(self.granted.len()));
+        if before < free {
+            self.waiting.remove(key);
+            self.granted.push_back(now);
+            return Turn::Granted;
+        }
+        // When as many have left the last minute as go before it, and one more; or soon, if those that go before it have not come yet.
+        let leaves = self.granted.get(before - free).or(self.granted.back());
+        let free_at = leaves.map_or(now, |granted| later(*granted, MINUTE));
+        let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, ASK_AGAIN));
+        self.waiting.insert(key.clone(), Waiting { urgency, since, asks_again });
+        Turn::NotBefore(asks_again)
+    }
+
+    /// When it is to ask again; none if it does not wait, or that time has come.
+    pub fn asks_again(&self, key: &K, now: Timestamp) -> Option<Timestamp> {
+        self.waiting.get(key).map(|waiting| waiting.asks_again).filter(|at| now < *at)
+    }
+
+    /// How many wait.
+    pub fn waiting(&self, now: Timestamp) -> usize {
+        self.waiting.values().filter(|waiting| now < later(waiting.asks_again, GRACE)).count()
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;
