@@ -31,6 +31,11 @@ impl Budgets {
         self.all().get(provider)?.asks_again(key, now)
     }
 
+    /// It waits for none of them any more.
+    pub(crate) fn forget(&self, key: &AccessKey) {
+        self.all().values_mut().for_each(|budget| budget.forget(key));
+    }
+
     /// How many wait for one provider.
     pub(crate) fn waiting(&self, provider: &str, now: Timestamp) -> i64 {
         let waiting = self.all().get(provider).map_or(0, |budget| budget.waiting(now));

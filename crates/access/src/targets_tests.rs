@@ -152,3 +152,20 @@ async fn clients_of_64_targets_are_kept() {
     assert!(state.known[&at(0)].clients.is_none(), "used the longest time ago");
     assert!((1..=MAX_CLIENTS).all(|n| state.known[&at(n)].clients.is_some()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cluster_api_did_not_make_is_not_used() {
+    let source = Source::of_cluster("team", "shop");
+    for (type_, cluster, expected) in [
+        ("cluster.x-k8s.io/secret", "shop", None),
+        ("Opaque", "shop", Some(Reason::KubeconfigRefused)),
+        ("cluster.x-k8s.io/secret", "other", Some(Reason::KubeconfigRefused)),
+    ] {
+        let labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        let value = BASE64_STANDARD.encode(kubeconfig("https://a"));
+        let secret = json!({"type": type_, "metadata": {"labels": labels}, "data": {"value": value}});
+        let (targets, (clients, _)) = (targets(), here(Answer::Object(200, secret)));
+        let read = targets.read(&clients, &source).await;
+        assert_eq!(read.err().map(|error| unusable(error).reason), expected, "{type_} {cluster}");
+    }
+}

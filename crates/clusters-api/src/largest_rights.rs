@@ -9,7 +9,7 @@ use crate::schema;
 /// In [`LargestRights::namespaces`]: every namespace, and the whole cluster.
 pub const EVERYWHERE: &str = "*";
 /// So many rules may be written.
-pub const MAX_RULES: usize = 16;
+pub const MAX_RULES: usize = 12;
 
 /// The rights that may be asked for at most, in these namespaces of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

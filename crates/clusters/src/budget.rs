@@ -103,6 +103,11 @@ impl<K: Clone + Ord> Budget<K> {
         Turn::NotBefore(asks_again)
     }
 
+    /// It waits no longer.
+    pub fn forget(&mut self, key: &K) {
+        self.waiting.remove(key);
+    }
+
     /// When it is to ask again; none if it does not wait, or that time has come.
     pub fn asks_again(&self, key: &K, now: Timestamp) -> Option<Timestamp> {
         self.waiting.get(key).map(|waiting| waiting.asks_again).filter(|at| now < *at)

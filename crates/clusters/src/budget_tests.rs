@@ -46,6 +46,10 @@ fn who_does_not_come_back_holds_nobody_up() {
     // A larger budget counts at once.
     assert!(matches!(budget.take(&4, Urgency::New, 1, at(122)), Turn::NotBefore(_)));
     assert_eq!(budget.take(&4, Urgency::New, 2, at(123)), Turn::Granted);
+    // Nor does who is deleted.
+    assert!(matches!(budget.take(&5, Urgency::Expiring, 2, at(124)), Turn::NotBefore(_)));
+    budget.forget(&5);
+    assert_eq!(budget.waiting(at(125)), 0);
 }
 
 #[test]

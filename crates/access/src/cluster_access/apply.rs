@@ -419,18 +419,14 @@ impl Work<'_> {
 /// Why nobody knows where its target is.
 fn nowhere(access: &Access) -> Failure {
     let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
-    match provider {
-        Some(ProviderName { name }) => {
-            let message = format!(
-                "spec.cluster.provider: ClusterProvider {name} does not exist: ask the platform to create it"
-            );
-            Failure::new(Reason::ProviderMissing, message)
-        }
-        None => {
-            let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, provider";
-            Failure::new(Reason::InvalidSpec, message)
-        }
-    }
+    let Some(ProviderName { name }) = provider else {
+        let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, provider";
+        return Failure::new(Reason::InvalidSpec, message);
+    };
+    let message = format!(
+        "spec.cluster.provider: ClusterProvider {name} does not exist: ask the platform to create it"
+    );
+    Failure::new(Reason::ProviderMissing, message)
 }
 
 #[cfg(test)]

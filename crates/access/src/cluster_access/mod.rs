@@ -242,6 +242,9 @@ impl Controller for ClusterAccessController {
             let is_kept = cached.terminating && cached.has_finalizer;
             return if is_kept { forget::forget(&self, &permit, &key).await } else { ReconcileResult::Done };
         }
+        if cached.terminating {
+            self.providers.budgets.forget(&key);
+        }
         let mut planned = self.planned(&cached);
         if matches!(planned, Some((_, Step::ReadKubeconfig))) {
             // For this alone the object is not read again: a new leader does it for each.

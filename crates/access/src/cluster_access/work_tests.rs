@@ -97,7 +97,7 @@ async fn while_its_target_is_busy_an_access_gets_its_finalizer_and_its_intent() 
     });
     let (controller, _) = controller(clients);
     let new = decoded(&without(&json!({})));
-    let source = observe::source(&new).unwrap();
+    let source = observe::source(&controller, &new).unwrap();
     let hangs = controller.targets.of(&controller.clients, &source, false).await.unwrap();
     let places: Vec<_> = std::iter::from_fn(|| controller.targets.place(&hangs)).collect();
     assert!(!places.is_empty() && controller.targets.is_busy(&source));
