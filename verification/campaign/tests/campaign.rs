@@ -47,7 +47,7 @@ fn show(failures: &[Failure]) -> String {
 }
 
 /// Of what can happen to writes, and to what admission webhooks are asked, one in so many is tried, each time others.
-const ONE_WRITE_IN: usize = 12;
+const ONE_WRITE_IN: usize = 16;
 
 /// A part of many, each time another one; `make campaign` takes all of them.
 fn some<T>(all: impl Iterator<Item = T>, one_in: impl Fn(&T) -> usize) -> Vec<T> {
