@@ -19,6 +19,7 @@ use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
 use super::moving::{self, MoveTarget};
+use super::plan::is_cascading;
 use super::{SubnamespaceKey, cascades};
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
@@ -351,10 +352,7 @@ impl Observation {
     /// Whose budget the deletion of its namespace takes from: what users delete one by one is counted for their tree alone. Not so where
     /// all below it goes with it, or where it goes with one above it.
     pub(super) fn share(&self) -> Share<'_> {
-        let consents = |object: &SubnamespaceObject| {
-            let until = object.decoded().ok().and_then(|spec| spec.cascade_until);
-            object.terminating && until.is_some_and(|until| self.time.now() < until)
-        };
+        let consents = |object: &SubnamespaceObject| is_cascading(object, self.time.now());
         let in_cascade = consents(&self.object) || self.above.iter().any(|(above, _)| consents(above));
         let tree =
             self.parent_position.as_ref().map_or(&*self.object.status.tree, |position| &*position.tree.name);

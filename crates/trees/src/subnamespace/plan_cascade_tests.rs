@@ -109,9 +109,15 @@ fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
     let all = || soon(vec![living("shop-web", "shop-web-a")]);
     assert_eq!(deletes(&Observation { budget: own("shop"), ..all() }), "shop-web-a");
     refused(&Observation { budget: in_common, ..all() }, Reason::BudgetSpent, "that trees have in common");
-    // By hand again once the consent to that has ended.
-    let ended = Observation { above: vec![top(DELETED, &[])], budget: own("shop"), ..deleted() };
-    assert_eq!(waits(ended).unwrap().0, Reason::TreeBudgetSpent);
+    // By hand again once the consent to that has ended, and before it counts.
+    let early = "2026-01-03T00:00:00Z";
+    for until in [DELETED, early] {
+        let by_hand = Observation { above: vec![top(until, &[])], budget: own("shop"), ..deleted() };
+        assert_eq!(waits(by_hand).unwrap().0, Reason::TreeBudgetSpent, "{until}");
+    }
+    let with_early_consent = cascading(early, Vec::new());
+    let by_hand = Observation { children: Vec::new(), budget: own("shop"), ..with_early_consent };
+    assert_eq!(waits(by_hand).unwrap().0, Reason::TreeBudgetSpent);
 }
 
 #[test]

@@ -149,6 +149,11 @@ pub(in super::super) fn announcement_changes(
     !lower.terminating && consent(upper, now).is_ok() != is_announced(lower)
 }
 
+/// Whether it is being deleted with all below it, by consent that counts now.
+pub(in super::super) fn is_cascading(object: &SubnamespaceObject, now: Timestamp) -> bool {
+    object.terminating && consent(object, now).is_ok()
+}
+
 /// Those that none of the others is below.
 fn lowest(below: &[Below]) -> Vec<&Below> {
     let with_children: BTreeSet<&str> = below.iter().map(|(object, _)| &*object.namespace).collect();
