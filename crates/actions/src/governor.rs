@@ -84,7 +84,7 @@ type ReserveResult = Result<Reservation, ReservationError>;
 enum WaitingShare {
     Managers(u64),
     Trees(u64),
-    Tree(Box<str>, u64),
+    Tree { name: Box<str>, namespaces: u64, all_trees: u64 },
 }
 
 impl WaitingShare {
@@ -92,7 +92,9 @@ impl WaitingShare {
         match share {
             Share::Managers(namespaces) => Self::Managers(namespaces),
             Share::Trees(namespaces) => Self::Trees(namespaces),
-            Share::Tree { name, namespaces } => Self::Tree(name.into(), namespaces),
+            Share::Tree { name, namespaces, all_trees } => {
+                Self::Tree { name: name.into(), namespaces, all_trees }
+            }
         }
     }
 
@@ -100,7 +102,9 @@ impl WaitingShare {
         match self {
             Self::Managers(namespaces) => Share::Managers(*namespaces),
             Self::Trees(namespaces) => Share::Trees(*namespaces),
-            Self::Tree(name, namespaces) => Share::Tree { name, namespaces: *namespaces },
+            Self::Tree { name, namespaces, all_trees } => {
+                Share::Tree { name, namespaces: *namespaces, all_trees: *all_trees }
+            }
         }
     }
 
@@ -108,7 +112,7 @@ impl WaitingShare {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Managers(_), Self::Managers(_)) | (Self::Trees(_), Self::Trees(_)) => true,
-            (Self::Tree(one, _), Self::Tree(other, _)) => one == other,
+            (Self::Tree { name: one, .. }, Self::Tree { name: other, .. }) => one == other,
             _ => false,
         }
     }

@@ -73,6 +73,8 @@ pub enum Share<'a> {
         name: &'a str,
         /// How many namespaces it has.
         namespaces: u64,
+        /// How many all trees have, of which it takes a share with the others where the ledger has no room for a budget of its own.
+        all_trees: u64,
     },
 }
 
@@ -99,9 +101,9 @@ impl Share<'_> {
 
     /// The same; what trees have in common where the ledger has no room for the budget of one more tree.
     fn with_room(self, budget: &GovernorStatus, now: Timestamp) -> Self {
-        let Self::Tree { name, namespaces } = self else { return self };
+        let Self::Tree { name, all_trees, .. } = self else { return self };
         let others = budget.tree_budgets.iter().filter(|other| other.tree != name && is_used(other, now));
-        if others.count() < MAX_TREE_BUDGETS { self } else { Self::Trees(namespaces) }
+        if others.count() < MAX_TREE_BUDGETS { self } else { Self::Trees(all_trees) }
     }
 
     /// Why there is no more of it. `of_all`: a limit for managers and trees together.

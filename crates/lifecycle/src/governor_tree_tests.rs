@@ -14,7 +14,7 @@ fn settings(per_minute: u32, per_hour: u32, at_least: u32) -> GovernorSpec {
 }
 
 fn tree(name: &str) -> Share<'_> {
-    Share::Tree { name, namespaces: 0 }
+    Share::Tree { name, namespaces: 0, all_trees: 0 }
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn who_has_spent_a_budget_delays_nobody_else() {
 #[test]
 fn a_share_is_of_the_namespaces_of_the_tree() {
     let spends = |namespaces| {
-        let share = Share::Tree { name: "a", namespaces };
+        let share = Share::Tree { name: "a", namespaces, all_trees: 0 };
         reserve(&settings(1000, 300, 10), &GovernorStatus::default(), share, at(0), 1000).granted
     };
     assert_eq!([spends(0), spends(50), spends(100), spends(5000)], [10, 10, 20, 300]);
@@ -92,6 +92,29 @@ fn the_ledger_keeps_no_tree_for_longer_than_an_hour_and_not_more_than_it_has_roo
     let left: Vec<_> = later.tree_budgets.iter().map(|own| own.tree.as_str()).collect();
     assert_eq!(left, ["tree-007", "tree-100"]);
     assert!(current_budget(&settings, &later, 0, at(8_000_000)).tree_budgets.is_empty());
+}
+
+#[test]
+fn a_tree_without_room_takes_from_the_share_of_all_trees() {
+    let settings = settings(1000, 300, 10);
+    let used = |n| TreeBudget {
+        tree: format!("tree-{n:03}"),
+        reservations: vec![ReservationEntry { at: at(0), steps: 1 }],
+    };
+    let full = GovernorStatus {
+        tree_budgets: (0..MAX_TREE_BUDGETS).map(used).collect(),
+        ..GovernorStatus::default()
+    };
+    let cascade = reserve(&settings, &full, Share::Trees(1000), at(0), 50).budget;
+    let small = Share::Tree { name: "small", namespaces: 5, all_trees: 1000 };
+    let grant = reserve(&settings, &cascade, small, at(1000), 1000);
+    assert_eq!(grant.granted, 150, "200 of 1000 namespaces, less what a cascade has taken");
+    let denied = grant.denied.unwrap();
+    assert_eq!(denied.reason, Reason::BudgetSpent);
+    assert_eq!(
+        denied.message,
+        "the budget that trees have in common, 200 destructive steps an hour (perHour, maxShare, atLeast), is spent"
+    );
 }
 
 proptest! {

@@ -168,7 +168,7 @@ async fn who_came_first_has_what_the_budget_still_has() {
 #[tokio::test(start_paused = true)]
 async fn steps_of_several_trees_share_a_write_and_each_has_its_own_budget() {
     let (plane, governor) = (Plane::new(2), Governor::default());
-    let tree = |name| Share::Tree { name, namespaces: 5 };
+    let tree = |name| Share::Tree { name, namespaces: 5, all_trees: 5 };
     let shares = [tree("a"), tree("a"), tree("b"), tree("a"), Share::Trees(5), tree("b")];
     let answers = join_all(shares.map(|share| plane.reserve_of(&governor, share))).await;
     let denied: Vec<_> = answers.iter().map(denied_by).collect();

@@ -359,7 +359,7 @@ impl Observation {
         if in_cascade || tree.is_empty() {
             return Share::Trees(self.managed);
         }
-        Share::Tree { name: tree, namespaces: u64::from(self.tree_size) }
+        Share::Tree { name: tree, namespaces: u64::from(self.tree_size), all_trees: self.managed }
     }
 }
 
