@@ -406,7 +406,7 @@ reasons! {
             "Find out why the list collapsed, then run `coppice acknowledge` with the id in the message.";
         /// An administrator has acknowledged a breaker: destructive steps are taken again.
         BreakerClosed: [Event], nothing;
-        /// The budget is spent for now; `status.next.due` says until when, of a Subnamespace the message.
+        /// The budget is spent for now; `status.next.due` says until when. Of a Subnamespace the message says which limit it is.
         BudgetSpent: [NextStep, Ready, Blocked, Governor], "Wait, or raise the budget.";
         /// What users may delete one by one in this tree of namespaces is spent for now; the message says which tree, and of which
         /// limit. Other trees, and what managers do, neither wait for it nor have spent it.
