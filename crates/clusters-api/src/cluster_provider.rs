@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster_access::{key, ttl};
 use crate::largest_rights::LargestRights;
-use crate::schema;
+use crate::{Issuer, schema};
 
 /// A kubeconfig that the platform keeps, and who may have credentials issued with it.
 ///
@@ -109,8 +109,17 @@ pub struct Allowed {
     #[serde(default = "ttl")]
     #[schemars(schema_with = "schema::ttl", default = "ttl")]
     pub max_ttl: Duration,
+    /// The values of `spec.issuer` that may be asked for. Certificates cannot be revoked, and the kubeconfig's user has to be permitted to
+    /// approve them: add `ClientCertificate` only where tokens will not do. Default: `TokenRequest` alone.
+    #[serde(default = "issuers")]
+    #[schemars(length(min = 1, max = 2), default = "issuers", extend("x-kubernetes-list-type" = "set"))]
+    pub issuers: Vec<Issuer>,
     /// The rights that may be asked for at most.
     pub rights: LargestRights,
+}
+
+fn issuers() -> Vec<Issuer> {
+    vec![Issuer::TokenRequest]
 }
 
 /// Whether it can be used. Only Coppice writes it.

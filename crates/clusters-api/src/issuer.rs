@@ -21,6 +21,14 @@ impl Issuer {
         *self == Self::default()
     }
 
+    /// The issuer as written in spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TokenRequest => "TokenRequest",
+            Self::ClientCertificate => "ClientCertificate",
+        }
+    }
+
     /// The user that the target's API server sees, of the credentials of a `ClusterAccess` with this uid.
     pub fn identity(self, uid: &str) -> String {
         match self {

@@ -3,7 +3,7 @@
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::selector::Labels;
-use coppice_clusters_api::{Allowed, ClusterAccessSpec, ClusterProviderSpec, ClusterProviderStatus};
+use coppice_clusters_api::{Allowed, ClusterAccessSpec, ClusterProviderSpec, ClusterProviderStatus, Issuer};
 use jiff::Timestamp;
 
 use crate::largest::exceeded;
@@ -57,6 +57,13 @@ fn selects(allowed: &Allowed, namespace: &str, labels: &Labels) -> bool {
 
 /// What of a `ClusterAccess` an entry does not allow.
 fn beyond(allowed: &Allowed, access: &ClusterAccessSpec) -> Option<String> {
+    if !allowed.issuers.contains(&access.issuer) {
+        let issuers: Vec<&str> = allowed.issuers.iter().copied().map(Issuer::as_str).collect();
+        return Some(format!(
+            "spec.issuer: write {} into a new ClusterAccess, since it cannot be changed",
+            issuers.join(" or ")
+        ));
+    }
     if access.ttl > allowed.max_ttl {
         return Some(format!("spec.ttl: write at most {}", allowed.max_ttl));
     }

@@ -59,6 +59,24 @@ fn one_entry_has_to_allow_all_of_it() {
     assert_eq!(says(&provider(&json!([short, other, entry("1d", "view")])), "team", &none), None);
 }
 
+#[test]
+fn certificates_are_allowed_only_where_an_entry_says_so() {
+    let access = ClusterAccessSpec { issuer: Issuer::ClientCertificate, ..spec() };
+    let ask = |provider: &ClusterProviderSpec, access: &ClusterAccessSpec| {
+        permission(("p", provider), ("team", &Labels::default()), access)
+    };
+    let entry = json!({"namespaces": ["team"], "rights": view()});
+    let mut with = entry.clone();
+    with["issuers"] = json!(["ClientCertificate"]);
+    let by_default = provider(&json!([entry]));
+    assert_eq!(ask(&by_default, &spec()), Permission::Allowed);
+    let message = "spec.issuer: write TokenRequest into a new ClusterAccess, since it cannot be changed: ClusterProvider p allows no more to this namespace";
+    let refused = Permission::Refused(Reason::NotAllowed, message.to_owned());
+    assert_eq!(ask(&by_default, &access), refused);
+    assert_eq!(ask(&provider(&json!([entry, with])), &access), Permission::Allowed);
+    assert!(matches!(ask(&provider(&json!([with])), &spec()), Permission::Refused(..)));
+}
+
 /// One whose kubeconfig the platform keeps.
 fn of_provider(permission: Permission) -> Observed {
     let provider = Some(ProviderName { name: "p".to_owned() });
