@@ -61,6 +61,7 @@ fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
         since: at(0),
         rotate: None,
         written_until: None,
+        waits_until: None,
     };
     for (cause, expected) in [
         (Cause::Due, Urgency::Routine),

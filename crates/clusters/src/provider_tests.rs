@@ -1,9 +1,10 @@
-use coppice_clusters_api::{AccessPhase, ClusterSource, ProviderName};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterSource, ProviderName};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
 use crate::plan::tests::{at, saved, settled, spec};
+use crate::status::begun;
 use crate::{Observed, Step, Turn, plan};
 
 fn provider(allow: &serde_json::Value) -> ClusterProviderSpec {
@@ -129,11 +130,42 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     assert_eq!(plan(&observed, due), Step::TakeTurn);
     let again = due + SignedDuration::from_secs(7);
     observed.turn = Turn::NotBefore(again);
-    assert_eq!(plan(&observed, due), Step::Wait(Some(again)));
+    observed.status = saved(plan(&observed, due));
+    assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
     observed.status.superseded = vec!["u-0".to_owned()];
     assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
     observed.turn = Turn::Granted;
     assert_eq!(plan(&observed, due), Step::ApplyRights);
+}
+
+#[test]
+fn who_waits_for_the_budget_says_until_when() {
+    let waits = "callsPerMinute of ClusterProvider p is used up: it is asked for at 1970-01-01T00:00:09Z";
+    let ready = |status: &ClusterAccessStatus| {
+        let ready = condition::find(&status.conditions, READY).unwrap();
+        (ready.status.clone(), ready.message.clone())
+    };
+    for (has_one, expected) in [(false, "False"), (true, "True")] {
+        let mut observed = of_provider(Permission::Allowed);
+        observed.output = crate::OutputFact::Absent;
+        if !has_one {
+            (observed.status.credential, observed.status.output) = (None, None);
+        }
+        observed.status = begun(&observed, Cause::Requested, at(1));
+        // A moment before, so that it is said in whole seconds.
+        observed.turn = Turn::NotBefore(at(9) - SignedDuration::from_millis(1));
+        observed.status = saved(plan(&observed, at(2)));
+        let (status, message) = ready(&observed.status);
+        assert_eq!(status, expected);
+        assert!(message.contains(waits), "{message}");
+        // It is not forgotten by whoever has not asked, and ends with its turn.
+        let with = |turn| Observed { turn, ..observed.clone() };
+        let unasked = crate::rights_applied(&with(Turn::Unasked), at(3));
+        assert_eq!(unasked.intent.as_ref().unwrap().waits_until, Some(at(9)));
+        let granted = crate::rights_applied(&with(Turn::Granted), at(9));
+        assert_eq!(granted.intent.as_ref().unwrap().waits_until, None);
+        assert!(!ready(&granted).1.contains("callsPerMinute"));
+    }
 }
 
 #[test]

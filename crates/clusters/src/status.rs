@@ -8,6 +8,7 @@ use coppice_clusters_api::{
 };
 use jiff::Timestamp;
 
+use crate::budget::Turn;
 use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validity};
 use crate::plan::unusable;
 use crate::rights::namespaces;
@@ -25,6 +26,7 @@ pub(crate) fn complete(
     let validity = validity(&status);
     if let Some(intent) = &mut status.intent {
         intent.written_until = written_until(observed, intent);
+        intent.waits_until = waits_until(observed, intent);
     }
     status.identity = Some(observed.spec.issuer.identity(&observed.uid));
     status.superseded_certificates.retain(|certificate| now < certificate.not_after);
@@ -85,6 +87,29 @@ fn written_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp>
     found.validity.filter(|_| counts).map(|validity| validity.not_after)
 }
 
+/// Until when an intent waits for the budget of its provider.
+fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
+    match observed.turn {
+        Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
+        Turn::Granted => None,
+        // In whole seconds, so that people can read it: a moment late.
+        Turn::NotBefore(at) => {
+            let second = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
+            Some(Timestamp::from_second(second).unwrap_or(at))
+        }
+    }
+}
+
+/// What a credential waits for, if it does.
+fn waits_for(observed: &Observed, status: &ClusterAccessStatus) -> Option<String> {
+    let until = status.intent.as_ref()?.waits_until?;
+    let provider = &observed.spec.cluster.provider.as_ref()?.name;
+    Some(format!(
+        "The next credential waits, since callsPerMinute of ClusterProvider {provider} is used up: it is asked for at {until}, or later if \
+         others are more urgent."
+    ))
+}
+
 /// Reason and message of everything that failed, the most important first.
 fn failures(error: &LastError) -> impl Iterator<Item = (&str, &str)> {
     let other = error.other.iter().map(|other| (other.reason.as_str(), other.message.as_str()));
@@ -135,13 +160,16 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
         let message = error.map_or("Its credential is being revoked.".to_owned(), |(_, message)| message);
         return state("False", Reason::Revoking.as_str(), &message);
     }
+    let waits = waits_for(observed, status);
+    let after = waits.as_ref().map_or(String::new(), |waits| format!(" {waits}"));
     match (status.held_until(), error) {
         (Some(until), None) if now < until => {
             let last = status.superseded_certificates.iter().map(|before| before.not_after).max();
             let before = last.map_or(String::new(), |last| {
                 format!(" Those before it cannot be revoked: the last one expires at {last}.")
             });
-            let message = format!("The Secret holds a credential that is valid until {until}.{before}");
+            let message =
+                format!("The Secret holds a credential that is valid until {until}.{before}{after}");
             state("True", Reason::CredentialValid.as_str(), &message)
         }
         (Some(until), Some((_, why))) if now < until => {
@@ -150,13 +178,16 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
         }
         (_, Some((reason, message))) => state("False", reason, &message),
         (Some(until), None) => {
-            let message = format!("The credential in the Secret expired at {until}.");
+            let message = format!("The credential in the Secret expired at {until}.{after}");
             state("False", Reason::CredentialExpired.as_str(), &message)
         }
         _ if observed.spec.suspend => {
             state("False", Reason::Suspended.as_str(), "spec.suspend is true: no credential is issued.")
         }
-        _ => state("False", Reason::NotIssued.as_str(), "A credential is being issued."),
+        _ => {
+            let message = waits.as_deref().unwrap_or("A credential is being issued.");
+            state("False", Reason::NotIssued.as_str(), message)
+        }
     }
 }
 
@@ -179,6 +210,7 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
         since: now,
         rotate: observed.spec.rotate.clone(),
         written_until: None,
+        waits_until: None,
     });
     if cause == Cause::Lost {
         status.output = None;
