@@ -151,9 +151,14 @@ impl ClusterAccessController {
     /// Carries out one step after the other. The object is the API server's: what was planned from a cache is planned again on it.
     async fn work(&self, permit: &Permit, key: &AccessKey, mut access: Access) -> ReconcileResult {
         let mut memory = Memory::new(observe::watched(self, &access));
+        let provider = self.provider_of(&access);
         for _ in 0..MAX_ROUNDS {
             if permit.check().is_err() {
                 return ReconcileResult::Done;
+            }
+            // What one generation of it allows is not done in the cluster of another.
+            if self.provider_of(&access) != provider {
+                return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
             }
             let Some(observed) = observe::observed(self, &access, &memory) else {
                 return ReconcileResult::Done;
@@ -171,6 +176,13 @@ impl ClusterAccessController {
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+
+    /// Which generation of its provider is in the cache; none if it names none, or that is not there.
+    fn provider_of(&self, access: &Access) -> Option<(Box<str>, i64)> {
+        let named = access.spec.as_ref().ok()?.cluster.provider.as_ref()?;
+        let provider = self.providers.store.get("", &named.name)?;
+        Some((provider.uid.clone(), provider.generation))
     }
 
     /// What is in memory, and the next step by that; none if the object cannot be understood.

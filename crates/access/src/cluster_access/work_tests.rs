@@ -1,5 +1,5 @@
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,6 +12,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kinds::ClusterProviders;
 
 /// A controller on this API server, and its metrics.
 fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
@@ -143,4 +144,37 @@ async fn a_revocation_is_counted_once_when_status_says_so() {
         let text = metrics.encode();
         assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
+    let provider = |generation: i64, secret: &str| {
+        let rights = json!({"namespaces": ["shop"], "clusterRoles": ["view"]});
+        let selector = json!({"matchLabels": {"ci": "yes"}});
+        let object = json!({
+            "metadata": {"name": "p", "uid": "p", "resourceVersion": generation.to_string(), "generation": generation},
+            "spec": {"credential": {"secret": secret}, "allow": [{"namespaceSelector": selector, "rights": rights}]}
+        });
+        read::decoded::<ClusterProviders>(object.to_string().as_bytes(), &()).unwrap()
+    };
+    let (store, after) = (Arc::new(OnceLock::<Store<ClusterProviders>>::new()), provider(2, "after"));
+    let changing = Arc::clone(&store);
+    let (clients, requests) = scripted(move |_, path, _| {
+        if !path.ends_with("/namespaces/team") {
+            return Answer::Refused(404);
+        }
+        // While it is looked what the one before allows.
+        changing.get().unwrap().upsert("", after.clone());
+        Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+    });
+    let (controller, _) = controller(clients);
+    controller.providers.store.upsert("", provider(1, "before"));
+    assert!(store.set(controller.providers.store.clone()).is_ok());
+    let mut access = object("7", &begun());
+    access["spec"]["cluster"] = json!({"provider": {"name": "p"}});
+    let permit = controller.gate.permit().unwrap();
+    let result = controller.work(&permit, &AccessKey::new("team", "ci"), decoded(&access)).await;
+    assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }), "{result:?}");
+    let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
+    assert_eq!(paths, ["/api/v1/namespaces/team"]);
 }
