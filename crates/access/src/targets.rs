@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_clusters::KubeconfigFact;
-use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted};
+use coppice_clusters::kubeconfig::{self, Cluster, Kubeconfig, Unencrypted};
 use coppice_clusters_api::SecretKey;
 use coppice_clusters_api::names::{
     CAPI_KUBECONFIG_KEY, CAPI_LABEL_CLUSTER, CAPI_SECRET_TYPE, capi_kubeconfig,
@@ -138,7 +138,8 @@ struct State {
     uses: u64,
     /// By server: how many more may work there now.
     slots: BTreeMap<String, Arc<Semaphore>>,
-    /// The servers that did not answer last time.
+    /// The endpoints that did not answer last time. With other authorities the same server counts as another: who writes a kubeconfig with
+    /// wrong ones gets no answer, and slows nobody else.
     silent: BTreeSet<String>,
 }
 
@@ -202,23 +203,24 @@ impl Targets {
         let mut state = self.state();
         let State { known, silent, .. } = &mut *state;
         known.retain(|source, _| used.contains(source));
-        let servers: BTreeSet<&str> =
-            known.values().filter_map(|known| Some(known.last.as_ref()?.cluster.server.as_str())).collect();
-        silent.retain(|server| servers.contains(server.as_str()));
+        let endpoints: BTreeSet<String> =
+            known.values().filter_map(|known| Some(known.last.as_ref()?.cluster.endpoint())).collect();
+        silent.retain(|endpoint| endpoints.contains(endpoint));
     }
 
     /// Whether as many work on the target now as may.
     pub(crate) fn is_busy(&self, source: &Source) -> bool {
         let state = self.state();
         let last = state.known.get(source).and_then(|known| known.last.as_ref());
-        last.is_some_and(|last| !self.has_place(&state, &last.cluster.server))
+        last.is_some_and(|last| !self.has_place(&state, &last.cluster))
     }
 
     /// A target that did not answer last time is tried by one at a time, and not by many workers for all of those together: so that those
     /// that answer go on.
-    fn has_place(&self, state: &State, server: &str) -> bool {
-        let free = state.slots.get(server).map_or(self.per_target, |slots| slots.available_permits());
-        if state.silent.contains(server) {
+    fn has_place(&self, state: &State, cluster: &Cluster) -> bool {
+        let of_server = state.slots.get(&cluster.server);
+        let free = of_server.map_or(self.per_target, |slots| slots.available_permits());
+        if state.silent.contains(&cluster.endpoint()) {
             free == self.per_target && self.of_silent.available_permits() > 0
         } else {
             free > 0
@@ -230,25 +232,25 @@ impl Targets {
         let mut state = self.state();
         // A place that is taken keeps its semaphore.
         state.slots.retain(|_, slots| Arc::strong_count(slots) > 1);
-        let server = &target.kubeconfig.cluster.server;
-        if !self.has_place(&state, server) {
+        let cluster = &target.kubeconfig.cluster;
+        if !self.has_place(&state, cluster) {
             return None;
         }
-        let is_silent = state.silent.contains(server);
+        let is_silent = state.silent.contains(&cluster.endpoint());
         let of_silent = is_silent.then(|| Arc::clone(&self.of_silent).try_acquire_owned());
         let of_silent = of_silent.transpose().ok()?;
         let new = || Arc::new(Semaphore::new(self.per_target));
-        let slots = state.slots.entry(server.clone()).or_insert_with(new);
+        let slots = state.slots.entry(cluster.server.clone()).or_insert_with(new);
         Some((Arc::clone(slots).try_acquire_owned().ok()?, of_silent))
     }
 
     /// Whether a target has answered.
     pub(crate) fn answered(&self, target: &Target, answered: bool) {
-        let (mut state, server) = (self.state(), &target.kubeconfig.cluster.server);
+        let (mut state, endpoint) = (self.state(), target.kubeconfig.cluster.endpoint());
         if answered {
-            state.silent.remove(server);
+            state.silent.remove(&endpoint);
         } else {
-            state.silent.insert(server.clone());
+            state.silent.insert(endpoint);
         }
     }
 

@@ -139,6 +139,22 @@ async fn all_targets_that_did_not_answer_take_a_quarter_of_the_workers_and_each_
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_gets_no_answer_of_a_server_by_a_kubeconfig_of_theirs_slows_nobody_else() {
+    let (targets, (clients, answer)) = (targets(), here(secret("https://a")));
+    let right = targets.of(&clients, &source(), false).await.unwrap();
+    // Nothing that has this name is there.
+    let wrong = kubeconfig("https://a").replace("'https://a'", "'https://a', tls-server-name: b");
+    let data = json!({"kubeconfig": BASE64_STANDARD.encode(wrong)});
+    *answer.lock().unwrap() = Answer::Object(200, json!({"type": "Opaque", "data": data}));
+    let another = Source { name: "another".to_owned(), ..source() };
+    let wrong = targets.of(&clients, &another, false).await.unwrap();
+    targets.answered(&wrong, false);
+    let _first = targets.place(&right).unwrap();
+    assert!(targets.is_busy(&another) && targets.place(&wrong).is_none(), "one at a time");
+    assert!(!targets.is_busy(&source()) && targets.place(&right).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_of_64_targets_are_kept() {
     let (targets, (clients, _)) = (targets(), here(secret("https://a")));
     let at = |n: usize| Source { name: format!("target-{n}"), ..source() };
