@@ -267,7 +267,7 @@ impl Work<'_> {
         };
         let target = match controller.targets.of(&controller.clients, &source, observed.deleting).await {
             Ok(target) => target,
-            Err(ReadError::Unusable(failure)) => return self.failed(&failure).await,
+            Err(ReadError::Unusable(failure)) => return self.failed(&of_provider(access, failure)).await,
             // It is not known whether there is one: status says nothing about it.
             Err(error @ ReadError::Unknown { .. }) => return Applied::Failed(error.to_string()),
         };
@@ -414,6 +414,17 @@ impl Work<'_> {
         }
         try_out(clients, &identity, &spec.rights, &rules).await
     }
+}
+
+/// What a tenant reads about a kubeconfig that is not used: of one that the platform keeps neither where it is nor what is wrong with
+/// it, which its `ClusterProvider` says.
+fn of_provider(access: &Access, failure: Failure) -> Failure {
+    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+    let Some(ProviderName { name }) = provider else { return failure };
+    let message = format!(
+        "the kubeconfig of ClusterProvider {name} is missing or cannot be used: ask the platform, which sees why in its condition Ready"
+    );
+    Failure::new(failure.reason, message)
 }
 
 /// Why nobody knows where its target is.

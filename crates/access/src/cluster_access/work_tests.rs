@@ -12,7 +12,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kinds::ClusterProviders;
+use crate::kinds::{ClusterProviders, Provider};
 
 /// A controller on this API server, and its metrics.
 fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
@@ -146,17 +146,26 @@ async fn a_revocation_is_counted_once_when_status_says_so() {
     }
 }
 
+/// A generation of a `ClusterProvider` with its kubeconfig in that Secret, for namespaces with a label.
+fn provider(generation: i64, secret: &str) -> Provider {
+    let rights = json!({"namespaces": ["shop"], "clusterRoles": ["view"]});
+    let selector = json!({"matchLabels": {"ci": "yes"}});
+    let object = json!({
+        "metadata": {"name": "p", "uid": "p", "resourceVersion": generation.to_string(), "generation": generation},
+        "spec": {"credential": {"secret": secret}, "allow": [{"namespaceSelector": selector, "rights": rights}]}
+    });
+    read::decoded::<ClusterProviders>(object.to_string().as_bytes(), &()).unwrap()
+}
+
+/// A `ClusterAccess` that names it.
+fn by_provider(revision: &str, status: &Value) -> Value {
+    let mut access = object(revision, status);
+    access["spec"]["cluster"] = json!({"provider": {"name": "p"}});
+    access
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
-    let provider = |generation: i64, secret: &str| {
-        let rights = json!({"namespaces": ["shop"], "clusterRoles": ["view"]});
-        let selector = json!({"matchLabels": {"ci": "yes"}});
-        let object = json!({
-            "metadata": {"name": "p", "uid": "p", "resourceVersion": generation.to_string(), "generation": generation},
-            "spec": {"credential": {"secret": secret}, "allow": [{"namespaceSelector": selector, "rights": rights}]}
-        });
-        read::decoded::<ClusterProviders>(object.to_string().as_bytes(), &()).unwrap()
-    };
     let (store, after) = (Arc::new(OnceLock::<Store<ClusterProviders>>::new()), provider(2, "after"));
     let changing = Arc::clone(&store);
     let (clients, requests) = scripted(move |_, path, _| {
@@ -170,11 +179,33 @@ async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
     let (controller, _) = controller(clients);
     controller.providers.store.upsert("", provider(1, "before"));
     assert!(store.set(controller.providers.store.clone()).is_ok());
-    let mut access = object("7", &begun());
-    access["spec"]["cluster"] = json!({"provider": {"name": "p"}});
     let permit = controller.gate.permit().unwrap();
-    let result = controller.work(&permit, &AccessKey::new("team", "ci"), decoded(&access)).await;
+    let access = decoded(&by_provider("7", &begun()));
+    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }), "{result:?}");
     let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
     assert_eq!(paths, ["/api/v1/namespaces/team"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_is_not_told_to_create_what_the_platform_keeps() {
+    let (clients, requests) = scripted(|method, path, body| match *method {
+        Method::GET if path.ends_with("/namespaces/team") => {
+            Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+        }
+        Method::PUT => Answer::Object(200, by_provider("8", &body["status"])),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller(clients);
+    controller.providers.store.upsert("", provider(1, "of-the-platform"));
+    let permit = controller.gate.permit().unwrap();
+    let access = decoded(&by_provider("7", &begun()));
+    controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    let sent = requests.lock().unwrap();
+    let saved = sent.iter().find(|sent| sent.method == Method::PUT).unwrap();
+    let error = &saved.body["status"]["lastError"];
+    assert_eq!(error["reason"], "KubeconfigMissing");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("ClusterProvider p") && message.contains("ask the platform"), "{message}");
+    assert!(!saved.body.to_string().contains("of-the-platform"), "{}", saved.body);
 }
