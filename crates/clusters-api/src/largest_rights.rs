@@ -19,8 +19,8 @@ pub const MAX_RULES: usize = 12;
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LargestRights {
-    /// The namespaces of the target that rights may be asked for in. `*`: every namespace, and the whole target (`rights.clusterRole` of a
-    /// ClusterAccess).
+    /// The namespaces of the target that rights may be asked for in. `*`: every namespace but `coppice-access`, which has the accounts of every
+    /// ClusterAccess and has to be named, and the whole target (`rights.clusterRole` of a ClusterAccess).
     #[schemars(schema_with = "schema::namespaces_or_all")]
     pub namespaces: Vec<String>,
     /// What the rules of a ClusterAccess may permit: all that these rules permit together, and no more. Default: nothing, so that a

@@ -4,6 +4,7 @@
 //! covering rules alone has to permit each. A `*` is covered by a `*` only.
 
 use coppice_clusters_api::largest_rights::{EVERYWHERE, LargestRights, MAX_RULES};
+use coppice_clusters_api::names::TARGET_NAMESPACE;
 use coppice_clusters_api::{Bind, Rights, Rule};
 
 use crate::probe::Probe;
@@ -34,10 +35,18 @@ fn is_everywhere(largest: &LargestRights) -> bool {
 
 /// Why nothing may be asked for in a namespace.
 fn outside((field, namespace): (&str, &str), largest: &LargestRights) -> Option<String> {
-    if is_everywhere(largest) || largest.namespaces.iter().any(|allowed| allowed == namespace) {
+    if largest.namespaces.iter().any(|allowed| allowed == namespace) {
         return None;
     }
-    Some(format!("{field}: write one of: {}", largest.namespaces.join(", ")))
+    if !is_everywhere(largest) {
+        return Some(format!("{field}: write one of: {}", largest.namespaces.join(", ")));
+    }
+    // With a ClusterRole such as edit in this one somebody would have the tokens of all others, and perhaps that of the kubeconfig itself.
+    (namespace == TARGET_NAMESPACE).then(|| {
+        format!(
+            "{field}: write another namespace than {TARGET_NAMESPACE}, which has the accounts of every ClusterAccess and is allowed only by its name"
+        )
+    })
 }
 
 /// Why a role may not be bound.

@@ -157,3 +157,35 @@ fn rights_are_covered_in_the_namespaces_and_with_the_roles_that_are_allowed() {
     let both = Rights { bind: bind(None, Some("admin"), &["shop"]).bind, ..role("shop", &pods) };
     assert!(exceeded(&both, &largest).is_some());
 }
+
+#[test]
+fn everywhere_is_not_where_the_accounts_of_all_accesses_are() {
+    let bind = |namespace: &str| Rights {
+        bind: Some(Bind {
+            cluster_role: Some("edit".to_owned()),
+            namespaces: words(&[namespace]),
+            ..Bind::default()
+        }),
+        ..Rights::default()
+    };
+    let of = |namespaces: &[&str]| LargestRights {
+        namespaces: words(namespaces),
+        cluster_roles: words(&["edit"]),
+        rules: vec![rule(&["*"], &["*"], &["*"], &[])],
+        ..LargestRights::default()
+    };
+    assert_eq!(exceeded(&bind("shop"), &of(&["*"])), None);
+    let says = exceeded(&bind("coppice-access"), &of(&["*"])).unwrap();
+    assert!(says.contains("write another namespace than coppice-access"), "{says}");
+    let role = Rights {
+        role: Some(RoleRights {
+            namespace: "coppice-access".to_owned(),
+            rules: vec![rule(&[""], &["secrets"], &["get"], &[])],
+        }),
+        ..Rights::default()
+    };
+    assert!(exceeded(&role, &of(&["*"])).is_some());
+    for rights in [role, bind("coppice-access")] {
+        assert_eq!(exceeded(&rights, &of(&["*", "coppice-access"])), None, "whoever names it means it");
+    }
+}
