@@ -26,6 +26,13 @@ impl Budgets {
         self.all().entry(provider.to_owned()).or_default().take(key, urgency, per_minute, now)
     }
 
+    /// What was granted to it last was not asked for.
+    pub(crate) fn give_back(&self, provider: &str, key: &AccessKey) {
+        if let Some(budget) = self.all().get_mut(provider) {
+            budget.give_back(key);
+        }
+    }
+
     /// When one that waits is to ask again; none if it does not wait, or that time has come.
     pub(crate) fn asks_again(&self, provider: &str, key: &AccessKey, now: Timestamp) -> Option<Timestamp> {
         self.all().get(provider)?.asks_again(key, now)

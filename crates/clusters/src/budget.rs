@@ -59,8 +59,8 @@ pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
 /// The budget of one provider. It is kept in memory: another leader begins with a whole one.
 #[derive(Debug)]
 pub struct Budget<K> {
-    /// When those of the last minute were granted, the oldest first.
-    granted: VecDeque<Timestamp>,
+    /// When those of the last minute were granted, and to whom, the oldest first.
+    granted: VecDeque<(Timestamp, K)>,
     waiting: BTreeMap<K, Waiting>,
 }
 
@@ -81,7 +81,7 @@ impl<K: Clone + Ord> Budget<K> {
     /// Asks for a credential: in any minute so many are granted at most, and none to somebody while others that are more urgent, or as
     /// urgent and have waited longer, wait for it.
     pub fn take(&mut self, key: &K, urgency: Urgency, per_minute: usize, now: Timestamp) -> Turn {
-        while self.granted.front().is_some_and(|granted| later(*granted, MINUTE) <= now) {
+        while self.granted.front().is_some_and(|(granted, _)| later(*granted, MINUTE) <= now) {
             self.granted.pop_front();
         }
         self.waiting.retain(|_, waiting| now < later(waiting.asks_again, GRACE));
@@ -92,15 +92,22 @@ impl<K: Clone + Ord> Budget<K> {
         let (before, free) = (before.count(), per_minute.saturating_sub(self.granted.len()));
         if before < free {
             self.waiting.remove(key);
-            self.granted.push_back(now);
+            self.granted.push_back((now, key.clone()));
             return Turn::Granted;
         }
         // When as many have left the last minute as go before it, and one more; or soon, if those that go before it have not come yet.
         let leaves = self.granted.get(before - free).or(self.granted.back());
-        let free_at = leaves.map_or(now, |granted| later(*granted, MINUTE));
+        let free_at = leaves.map_or(now, |(granted, _)| later(*granted, MINUTE));
         let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, ASK_AGAIN));
         self.waiting.insert(key.clone(), Waiting { urgency, since, asks_again });
         Turn::NotBefore(asks_again)
+    }
+
+    /// What was granted to it last was not asked for.
+    pub fn give_back(&mut self, key: &K) {
+        if let Some(last) = self.granted.iter().rposition(|(_, of)| of == key) {
+            self.granted.remove(last);
+        }
     }
 
     /// It waits no longer.

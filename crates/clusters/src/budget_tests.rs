@@ -53,6 +53,17 @@ fn who_does_not_come_back_holds_nobody_up() {
 }
 
 #[test]
+fn what_was_not_asked_for_is_granted_to_others() {
+    let mut budget = Budget::default();
+    assert_eq!(budget.take(&1, Urgency::New, 2, at(0)), Turn::Granted);
+    assert_eq!(budget.take(&2, Urgency::New, 2, at(1)), Turn::Granted);
+    budget.give_back(&1);
+    budget.give_back(&1);
+    assert_eq!(budget.take(&3, Urgency::New, 2, at(2)), Turn::Granted);
+    assert_eq!(budget.take(&1, Urgency::New, 2, at(3)), Turn::NotBefore(at(61)));
+}
+
+#[test]
 fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
     let mut observed = settled();
     let intent = |cause| IssueIntent {

@@ -126,6 +126,14 @@ impl ClusterAccessController {
         self.providers.budgets.take(&provider.name, &key, urgency(observed, now), per_minute, now)
     }
 
+    /// Nothing was asked for, since the target has no place: it is asked for later, and then counted.
+    fn give_back_turn(&self, key: &AccessKey, access: &Access, turn: Turn) {
+        let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+        if let (Turn::Granted, Some(provider)) = (turn, provider) {
+            self.providers.budgets.give_back(&provider.name, key);
+        }
+    }
+
     /// Until when one has nothing to do but to wait for the budget of its provider.
     fn waits_for_turn(&self, key: &AccessKey, access: &Access, step: &Step) -> Option<Timestamp> {
         let provider = access.spec.as_ref().ok()?.cluster.provider.as_ref()?;
@@ -172,7 +180,10 @@ impl ClusterAccessController {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }
                 Applied::Failed(error) => return self.failed(key, &error),
-                Applied::Busy => return busy(),
+                Applied::Busy => {
+                    self.give_back_turn(key, &access, memory.turn);
+                    return busy();
+                }
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }

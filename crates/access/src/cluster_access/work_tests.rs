@@ -3,6 +3,7 @@ use std::sync::{Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use coppice_clusters::Urgency;
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
@@ -45,6 +46,14 @@ fn decoded(object: &Value) -> Access {
     read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap()
 }
 
+/// A Secret with a kubeconfig.
+fn target() -> Value {
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                      clusters: [{name: k, cluster: {server: 'https://target'}}]\nusers: [{name: u, user: {token: t}}]\n\
+                      contexts: [{name: c, context: {cluster: k, user: u}}]\n";
+    json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}})
+}
+
 /// The status of one whose first credential is to be issued.
 fn begun() -> Value {
     json!({"sequence": 1, "intent": {"credential": "u-1", "cause": "First", "since": NOW.to_string()}})
@@ -78,10 +87,7 @@ async fn what_this_api_server_does_not_say_about_the_kubeconfig_is_no_verdict() 
 
 #[tokio::test(start_paused = true)]
 async fn while_its_target_is_busy_an_access_gets_its_finalizer_and_its_intent() {
-    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-                      clusters: [{name: k, cluster: {server: 'https://target'}}]\nusers: [{name: u, user: {token: t}}]\n\
-                      contexts: [{name: c, context: {cluster: k, user: u}}]\n";
-    let target = json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+    let target = target();
     let without = |status: &Value| {
         let mut object = object("7", status);
         object["metadata"]["finalizers"] = json!([]);
@@ -208,4 +214,31 @@ async fn a_tenant_is_not_told_to_create_what_the_platform_keeps() {
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("ClusterProvider p") && message.contains("ask the platform"), "{message}");
     assert!(!saved.body.to_string().contains("of-the-platform"), "{}", saved.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_finds_no_place_in_the_target_takes_no_call_of_its_provider() {
+    let (clients, _) = scripted(|method, path, _| match *method {
+        Method::GET if path.ends_with("/namespaces/team") => {
+            Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+        }
+        Method::GET if path.ends_with("/secrets/of-the-platform") => Answer::Object(200, target()),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller(clients);
+    controller.providers.store.upsert("", provider(1, "of-the-platform"));
+    let mut status = begun();
+    // Its rights are there, and a credential is what it needs.
+    status["observedGeneration"] = json!(1);
+    let access = decoded(&by_provider("7", &status));
+    let source = observe::source(&controller, &access).unwrap();
+    let hangs = controller.targets.of(&controller.clients, &source, false).await.unwrap();
+    let _places: Vec<_> = std::iter::from_fn(|| controller.targets.place(&hangs)).collect();
+    let (permit, key) = (controller.gate.permit().unwrap(), AccessKey::new("team", "ci"));
+    for _ in 0..3 {
+        let result = controller.work(&permit, &key, access.clone()).await;
+        assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    }
+    let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
+    assert_eq!(budgets.take("p", &other, Urgency::New, 1, controller.now()), Turn::Granted);
 }
