@@ -162,7 +162,7 @@ impl Target {
     ) -> Result<(), Failure> {
         self.remove(permit, owner, &[], within).await?;
         // By their names, whatever labels they have by now: without these no credential of it has a right.
-        for TargetObject { kind, namespace, name, .. } in owner.essentials(rights) {
+        for TargetObject { kind, namespace, name, .. } in owner.essentials(rights, within) {
             self.delete(permit, kind, (&namespace, &name), None).await?;
         }
         Ok(())

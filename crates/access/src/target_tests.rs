@@ -113,7 +113,13 @@ async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_ask
     let owner = Owner { issuer: Issuer::ClientCertificate, ..OWNER };
     target.revoke_all(&permit(), owner).await.unwrap();
     target.remove_rights(&permit(), owner, &rights(), None).await.unwrap();
-    assert_eq!(deleted(&written), [("coppice-1-2".to_owned(), Value::Null)]);
+    let by_name = ("coppice-1-2".to_owned(), Value::Null);
+    assert_eq!(deleted(&written), [by_name.clone()]);
+    // Also where rights were before, if others took the label off that binding.
+    written.lock().unwrap().clear();
+    let before = ["before".to_owned()];
+    target.remove_rights(&permit(), owner, &rights(), Some(&before[..])).await.unwrap();
+    assert_eq!(deleted(&written), [by_name.clone(), by_name]);
 }
 
 #[tokio::test(start_paused = true)]

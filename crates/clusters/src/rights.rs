@@ -118,16 +118,26 @@ impl Owner<'_> {
         }
     }
 
-    /// Without these objects no credential has any right: the service account of tokens, the bindings of certificates. By their names
-    /// they are found whatever labels they have.
-    pub fn essentials(&self, rights: &Rights) -> Vec<TargetObject> {
+    /// Without these objects no credential has any right: the service account of tokens, the bindings of certificates, also those within
+    /// namespaces that rights were in before. By their names they are found whatever labels they have.
+    pub fn essentials(&self, rights: &Rights, within: Option<&[String]>) -> Vec<TargetObject> {
         let is_essential = |kind: TargetKind| match self.issuer {
             Issuer::TokenRequest => kind == TargetKind::ServiceAccount,
             Issuer::ClientCertificate => {
                 matches!(kind, TargetKind::RoleBinding | TargetKind::ClusterRoleBinding)
             }
         };
-        self.rights(rights).into_iter().filter(|object| is_essential(object.kind)).collect()
+        let objects = self.rights(rights).into_iter();
+        let mut essentials: Vec<TargetObject> = objects.filter(|object| is_essential(object.kind)).collect();
+        if is_essential(TargetKind::RoleBinding) {
+            let (name, now) = (account(self.uid), namespaces(rights));
+            let before = within.unwrap_or_default().iter().filter(|namespace| !now.contains(*namespace));
+            essentials
+                .extend(before.map(|namespace| {
+                    self.binding(TargetKind::RoleBinding, namespace, "Role", name.as_str())
+                }));
+        }
+        essentials
     }
 
     /// Whether an object that a target has is this access's: it has our label with exactly this uid, and the name that we give. Others
@@ -333,8 +343,16 @@ mod tests {
             objects.iter().map(|object| (object.kind, object.name.clone())).collect()
         };
         let account = "coppice-1-2".to_owned();
-        assert_eq!(names(&OF_CERTIFICATES.essentials(&rights)), [(TargetKind::RoleBinding, account.clone())]);
-        assert_eq!(names(&OWNER.essentials(&rights)), [(TargetKind::ServiceAccount, account)]);
+        let within = ["shop".to_owned(), "before".to_owned()];
+        let binding = (TargetKind::RoleBinding, account.clone());
+        assert_eq!(names(&OF_CERTIFICATES.essentials(&rights, None)), [binding.clone()]);
+        let essentials = OF_CERTIFICATES.essentials(&rights, Some(&within[..]));
+        assert_eq!(names(&essentials), [binding.clone(), binding]);
+        assert_eq!([&*essentials[0].namespace, &*essentials[1].namespace], ["shop", "before"]);
+        assert_eq!(
+            names(&OWNER.essentials(&rights, Some(&within[..]))),
+            [(TargetKind::ServiceAccount, account)]
+        );
         // Nothing is asked of the target about kinds that it does not have.
         assert!(!OF_CERTIFICATES.may_have(TargetKind::ServiceAccount));
         assert!(!OF_CERTIFICATES.may_have(TargetKind::Secret));
