@@ -8,7 +8,7 @@ use crate::observed::Validity;
 use crate::rights::{Owner, TargetKind, TargetObject};
 
 /// For so much longer than asked a certificate may be valid: signers round, and clocks differ.
-const TOLERANCE: SignedDuration = SignedDuration::from_mins(15);
+pub(crate) const TOLERANCE: SignedDuration = SignedDuration::from_mins(15);
 /// One that is valid for less is not used. API servers grant ten minutes and more, unless their authority expires before.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
 

@@ -3,9 +3,12 @@
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::selector::Labels;
-use coppice_clusters_api::{Allowed, ClusterAccessSpec, ClusterProviderSpec, ClusterProviderStatus, Issuer};
-use jiff::Timestamp;
+use coppice_clusters_api::{
+    Allowed, ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus, Issuer,
+};
+use jiff::{SignedDuration, Timestamp};
 
+use crate::certificate::TOLERANCE;
 use crate::largest::exceeded;
 
 /// What a `ClusterProvider` says of the `ClusterAccess` that names it.
@@ -26,18 +29,22 @@ pub fn needs_labels(provider: &ClusterProviderSpec) -> bool {
 }
 
 /// Whether a `ClusterProvider` of that name allows what a `ClusterAccess` in that namespace asks for: one of its entries has to allow
-/// all of it.
+/// all of it. What was issued before and is valid until then has these rights, too, and is bounded as what is asked for.
 pub fn permission(
     (name, provider): (&str, &ClusterProviderSpec),
     (namespace, labels): (&str, &Labels),
     access: &ClusterAccessSpec,
+    (valid_until, now): (Option<Timestamp>, Timestamp),
 ) -> Permission {
-    let mut why = None;
+    let (mut why, mut outlasting) = (None, None);
     for allowed in provider.allow.iter().filter(|allowed| selects(allowed, namespace, labels)) {
-        let Some(beyond) = beyond(allowed, access) else { return Permission::Allowed };
-        why = why.or(Some(beyond));
+        match (beyond(allowed, access), valid_until.and_then(|until| outlasts(allowed, until, now))) {
+            (None, None) => return Permission::Allowed,
+            (None, outlasts) => outlasting = outlasting.or(outlasts),
+            (beyond, _) => why = why.or(beyond),
+        }
     }
-    let message = why.map_or_else(
+    let message = outlasting.or(why).map_or_else(
         || {
             format!(
                 "ClusterProvider {name} does not allow the namespace {namespace}: ask the platform for an entry in its spec.allow"
@@ -68,6 +75,25 @@ fn beyond(allowed: &Allowed, access: &ClusterAccessSpec) -> Option<String> {
         return Some(format!("spec.ttl: write at most {}", allowed.max_ttl));
     }
     exceeded(&access.rights, &allowed.rights)
+}
+
+/// Until when the last credential is valid that was issued, also of those that were replaced and cannot be revoked; none if there is none.
+pub fn valid_until(status: &ClusterAccessStatus) -> Option<Timestamp> {
+    let left_by_crash = status.intent.as_ref().and_then(|intent| intent.written_until);
+    let superseded = status.superseded_certificates.iter().map(|certificate| certificate.not_after);
+    superseded.chain(status.not_after).chain(left_by_crash).max()
+}
+
+/// What was issued before by another entry, and is valid for longer than this one allows.
+fn outlasts(allowed: &Allowed, valid_until: Timestamp, now: Timestamp) -> Option<String> {
+    let longest = SignedDuration::from_secs(allowed.max_ttl.as_secs_i64()) + TOLERANCE;
+    (valid_until.duration_since(now) > longest).then(|| {
+        format!(
+            "spec.rights: create another ClusterAccess with these, since what was issued for this one is valid until {valid_until}, and with these rights \
+             it may be for {} at most",
+            allowed.max_ttl
+        )
+    })
 }
 
 /// The status of a `ClusterProvider`: how many name it, how many of them wait for its budget, and whether its kubeconfig can be used, or

@@ -1,5 +1,4 @@
-use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterSource, ProviderName};
-use jiff::SignedDuration;
+use coppice_clusters_api::{AccessPhase, Cause, ClusterSource, ProviderName, SupersededCertificate};
 use serde_json::json;
 
 use super::*;
@@ -17,7 +16,7 @@ fn view() -> serde_json::Value {
 
 /// What it says of an access that binds `view` in `shop` for a day.
 fn says(provider: &ClusterProviderSpec, namespace: &str, labels: &Labels) -> Option<String> {
-    match permission(("p", provider), (namespace, labels), &spec()) {
+    match permission(("p", provider), (namespace, labels), &spec(), (None, at(0))) {
         Permission::Allowed => None,
         Permission::Refused(Reason::NotAllowed, message) => Some(message),
         other => panic!("{other:?}"),
@@ -64,7 +63,7 @@ fn one_entry_has_to_allow_all_of_it() {
 fn certificates_are_allowed_only_where_an_entry_says_so() {
     let access = ClusterAccessSpec { issuer: Issuer::ClientCertificate, ..spec() };
     let ask = |provider: &ClusterProviderSpec, access: &ClusterAccessSpec| {
-        permission(("p", provider), ("team", &Labels::default()), access)
+        permission(("p", provider), ("team", &Labels::default()), access, (None, at(0)))
     };
     let entry = json!({"namespaces": ["team"], "rights": view()});
     let mut with = entry.clone();
@@ -76,6 +75,43 @@ fn certificates_are_allowed_only_where_an_entry_says_so() {
     assert_eq!(ask(&by_default, &access), refused);
     assert_eq!(ask(&provider(&json!([entry, with])), &access), Permission::Allowed);
     assert!(matches!(ask(&provider(&json!([with])), &spec()), Permission::Refused(..)));
+}
+
+#[test]
+fn what_one_entry_let_be_valid_for_long_does_not_get_the_rights_of_another() {
+    let of = |ttl: &str, role: &str| json!({"namespaces": ["team"], "maxTtl": ttl, "rights": {"namespaces": ["shop"], "clusterRoles": [role]}});
+    let provider = provider(&json!([of("30d", "view"), of("1h", "admin")]));
+    let ask = |role: &str, valid_until: Option<i64>| {
+        let mut access = spec();
+        access.ttl = coppice_quantity::Duration::from_secs(3600);
+        access.rights.bind.as_mut().unwrap().cluster_role = Some(role.to_owned());
+        let validity = (valid_until.map(at), at(0));
+        permission(("p", &provider), ("team", &Labels::default()), &access, validity)
+    };
+    let month = Some(30 * 86_400);
+    assert_eq!(ask("view", month), Permission::Allowed);
+    // Also where its ttl is short by now: what was issued before gets the rights at once.
+    let refused = ask("admin", month);
+    let Permission::Refused(Reason::NotAllowed, message) = &refused else { panic!("{refused:?}") };
+    assert!(message.starts_with("spec.rights: create another ClusterAccess with these"), "{message}");
+    assert!(
+        message.contains("valid until 1970-01-31T00:00:00Z") && message.contains("for 1h at most"),
+        "{message}"
+    );
+    assert_eq!(ask("admin", None), Permission::Allowed);
+    // A certificate may be valid for a little longer than was asked for.
+    assert_eq!(ask("admin", Some(3600 + 900)), Permission::Allowed);
+    assert!(matches!(ask("admin", Some(3600 + 901)), Permission::Refused(..)));
+}
+
+#[test]
+fn certificates_that_were_replaced_count_as_valid() {
+    let mut observed = settled();
+    assert_eq!(valid_until(&observed.status), Some(at(86_400)));
+    let before = SupersededCertificate { credential: "u-0".to_owned(), not_after: at(90_000) };
+    observed.status.superseded_certificates = vec![before];
+    assert_eq!(valid_until(&observed.status), Some(at(90_000)));
+    assert_eq!(valid_until(&ClusterAccessStatus::default()), None);
 }
 
 /// One whose kubeconfig the platform keeps.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_api::selector::Labels;
-use coppice_clusters::{ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels};
+use coppice_clusters::{
+    ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
+};
 use coppice_clusters_api::{OutputFormat, ProviderName};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
@@ -114,7 +116,9 @@ pub(super) async fn permission(
     } else {
         Labels::default()
     };
-    Ok(coppice_clusters::permission((name.as_str(), &**provider), (&*access.namespace, &labels), spec))
+    let validity = (valid_until(&access.status), controller.now());
+    let (provider, namespace) = ((name.as_str(), &**provider), (&*access.namespace, &labels));
+    Ok(coppice_clusters::permission(provider, namespace, spec, validity))
 }
 
 /// The labels of a namespace, as they are now.
