@@ -114,7 +114,7 @@ async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_ask
     target.revoke_all(&permit(), owner).await.unwrap();
     target.remove_rights(&permit(), owner, &rights(), None).await.unwrap();
     let by_name = ("coppice-1-2".to_owned(), Value::Null);
-    assert_eq!(deleted(&written), [by_name.clone()]);
+    assert_eq!(deleted(&written), std::slice::from_ref(&by_name));
     // Also where rights were before, if others took the label off that binding.
     written.lock().unwrap().clear();
     let before = ["before".to_owned()];

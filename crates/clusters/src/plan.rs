@@ -159,9 +159,16 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
         Some(_) => {
-            let message = "the kubeconfig of spec.cluster leads to another cluster than the one that this ClusterAccess began with; nothing is done there, and \
-                 nothing was revoked: write a kubeconfig of the cluster before into that Secret, and create another ClusterAccess for this one";
-            Some(save(failed(observed, Reason::TargetChanged, message, now)))
+            let restore = if observed.spec.cluster.provider.is_some() {
+                "ask the platform for a kubeconfig of the cluster before"
+            } else {
+                "write a kubeconfig of the cluster before into that Secret"
+            };
+            let message = format!(
+                "the kubeconfig of spec.cluster leads to another cluster than the one that this ClusterAccess began with; nothing is done there, and \
+                 nothing was revoked: {restore}, and create another ClusterAccess for this one"
+            );
+            Some(save(failed(observed, Reason::TargetChanged, &message, now)))
         }
         // By an earlier version, which did not write down in which cluster.
         None if observed.status.has_touched_target() && observed.progress != Progress::AccountFound(true) => {

@@ -2,7 +2,7 @@ use coppice_clusters_api::{AccessPhase, Cause, ClusterSource, ProviderName, Supe
 use serde_json::json;
 
 use super::*;
-use crate::plan::tests::{at, saved, settled, spec};
+use crate::plan::tests::{at, cluster, saved, settled, spec};
 use crate::status::begun;
 use crate::{Observed, Step, Turn, plan};
 
@@ -155,6 +155,15 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
     let deleting = Observed { deleting: true, ..of_provider(refused()) };
     let deleting = Observed { status: saved(plan(&deleting, at(1))), ..deleting };
     assert_eq!(plan(&deleting, at(1)), Step::RevokeAll);
+}
+
+#[test]
+fn a_tenant_asks_for_the_cluster_before() {
+    let observed =
+        Observed { generation: 2, target: Some(cluster("other")), ..of_provider(Permission::Allowed) };
+    let error = saved(plan(&observed, at(1))).last_error.unwrap();
+    assert_eq!(error.reason, "TargetChanged");
+    assert!(error.message.contains("ask the platform") && !error.message.contains("write"), "{error:?}");
 }
 
 #[test]

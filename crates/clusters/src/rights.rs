@@ -345,7 +345,7 @@ mod tests {
         let account = "coppice-1-2".to_owned();
         let within = ["shop".to_owned(), "before".to_owned()];
         let binding = (TargetKind::RoleBinding, account.clone());
-        assert_eq!(names(&OF_CERTIFICATES.essentials(&rights, None)), [binding.clone()]);
+        assert_eq!(names(&OF_CERTIFICATES.essentials(&rights, None)), std::slice::from_ref(&binding));
         let essentials = OF_CERTIFICATES.essentials(&rights, Some(&within[..]));
         assert_eq!(names(&essentials), [binding.clone(), binding]);
         assert_eq!([&*essentials[0].namespace, &*essentials[1].namespace], ["shop", "before"]);

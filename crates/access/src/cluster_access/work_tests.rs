@@ -194,7 +194,7 @@ async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_is_not_told_to_create_what_the_platform_keeps() {
+async fn a_tenant_is_asked_for_nothing_that_the_platform_keeps() {
     let (clients, requests) = scripted(|method, path, body| match *method {
         Method::GET if path.ends_with("/namespaces/team") => {
             Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
