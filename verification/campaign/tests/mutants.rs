@@ -156,9 +156,10 @@ const CASES: [(Mutant, &str, Rule); 120] = [
     (Mutant::TransferUnended, "tree-transfer-to-empty", SETTLED),
 ];
 
-/// What a bug breaks besides, by its nature: who asked for less and keeps more is beyond what was asked for, and a transfer that nobody can
-/// give back has no end.
-const BESIDES: [(Mutant, Rule); 3] = [
+/// What a bug breaks besides, by its nature: who asked for less and keeps more is beyond what was asked for, a transfer that nobody can
+/// give back has no end, and what a namespace that is gone does not return, those above it lack.
+const BESIDES: [(Mutant, Rule); 4] = [
+    (Mutant::QuotaNotReturned, AS_REQUESTED),
     (Mutant::NewRequestIgnored, LIMIT),
     (Mutant::EarlierRequestStands, LIMIT),
     (Mutant::EndingKeepsQuota, SETTLED),

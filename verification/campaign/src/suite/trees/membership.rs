@@ -4,8 +4,8 @@ use coppice_sim::scenario::objects::{namespace, pod};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 
 use super::requests::{
-    adopt, bind, change, delete_subnamespace, delete_tree, ended, gone, in_no_tree, keep_namespaces, ready,
-    refused, subnamespace, transfer, tree, unbind,
+    adopt, bind, bound, change, delete_subnamespace, delete_tree, ended, gone, in_no_tree, keep_namespaces,
+    ready, refused, subnamespace, transfer, tree, unbind,
 };
 use super::scenarios::scenario;
 
@@ -22,7 +22,10 @@ pub(super) fn detached() -> Scenario {
         ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 3)).once(|s| ready(s, "team", "team-a")),
         ScriptStep::at(3, |_| transfer("team-a", "more", "team-z", "team", 1))
             .once(|s| ready(s, "team-a", "team-a-b") && ready(s, "team", "team-z")),
-        ScriptStep::at(6, |_| keep_namespaces("team")).once(|s| ended(s, "team-a", "more")),
+        ScriptStep::at(6, |_| keep_namespaces("team")).once(|s| {
+            let copied = ["team-a", "team-a-b", "team-z"].iter().all(|name| bound(s, name, "developers"));
+            copied && ended(s, "team-a", "more")
+        }),
         ScriptStep::at(6, |_| delete_tree("team")),
         ScriptStep::kill_leader(7),
         // Nobody copies it again.

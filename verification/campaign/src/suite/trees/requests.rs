@@ -230,6 +230,11 @@ pub(super) fn has_limits(server: &Server, namespace: &str, name: &str, cpu: &str
     object.is_some_and(|object| object["spec"] == limits(cpu))
 }
 
+/// Whether a namespace has a role binding of this name, of its own or as a copy.
+pub(super) fn bound(server: &Server, namespace: &str, name: &str) -> bool {
+    server.object("rbac.authorization.k8s.io", "rolebindings", namespace, name).is_some()
+}
+
 /// Whether nothing of a namespace and of its quota says that they are of a tree.
 pub(super) fn in_no_tree(server: &Server, namespace: &str) -> bool {
     let marked = |object: &Value| {
