@@ -82,7 +82,7 @@ pub struct Protected {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GovernorSpec {
-    /// Opens the breaker by hand: while true no destructive step is taken. Default: false, so that an installation works.
+    /// Stops destructive steps by hand: while true none is taken. Default: false, so that an installation works.
     #[serde(default)]
     pub paused: bool,
     /// The id of the breaker (`status.governor.breaker.id`) that an administrator has looked at: it closes, and does not
