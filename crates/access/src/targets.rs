@@ -300,8 +300,7 @@ impl Targets {
     }
 
     fn parse(&self, value: &[u8], Source { name, key, .. }: &Source) -> Result<Kubeconfig, Failure> {
-        let text = std::str::from_utf8(value).map_err(|_| "it is no text".to_owned());
-        text.and_then(|text| kubeconfig::parse(text, self.unencrypted)).map_err(|why| {
+        kubeconfig::parse(value, self.unencrypted).map_err(|why| {
             Failure::new(Reason::KubeconfigRefused, format!("{key} in the Secret {name}: {why}"))
         })
     }

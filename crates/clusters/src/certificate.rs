@@ -23,31 +23,48 @@ impl Owner<'_> {
     }
 }
 
+/// Why a certificate that a target granted is not used, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrantError {
+    /// It expires at once.
+    #[error(
+        "the target granted a certificate that expires at {not_after} already: renew the authority that it signs with, if that \
+         expires then, and compare the target's clock"
+    )]
+    TooShort {
+        /// When it expires.
+        not_after: Timestamp,
+    },
+    /// It is valid for longer than asked, and nobody can revoke it.
+    #[error(
+        "the target granted a certificate until {not_after}, for longer than spec.ttl, and it could not be revoked: its signer has to heed \
+         expirationSeconds, as that of Kubernetes does; otherwise let another ClusterAccess use the issuer TokenRequest"
+    )]
+    TooLong {
+        /// When it expires.
+        not_after: Timestamp,
+    },
+}
+
 /// From when until when a certificate counts as valid that was issued at this instant, after so much time was asked for. What was
 /// granted counts, if that is less.
 ///
 /// # Errors
-/// Why it is not used, and what to do.
+/// If it is not used.
 pub fn granted(
     issued_at: Timestamp,
     certificate: Validity,
     asked: SignedDuration,
-) -> Result<Validity, String> {
+) -> Result<Validity, GrantError> {
     // Signers write an instant before: by that it would be replaced too early.
     let validity = Validity { not_before: certificate.not_before.max(issued_at), ..certificate };
     let time = validity.not_after.duration_since(validity.not_before);
     let not_after = validity.not_after;
     if time < SHORTEST {
-        return Err(format!(
-            "the target granted a certificate that expires at {not_after} already: renew the authority that it signs with, if that \
-             expires then, and compare the target's clock"
-        ));
+        return Err(GrantError::TooShort { not_after });
     }
     if time > asked + TOLERANCE {
-        return Err(format!(
-            "the target granted a certificate until {not_after}, for longer than spec.ttl, and it could not be revoked: its signer has to heed \
-             expirationSeconds, as that of Kubernetes does; otherwise let another ClusterAccess use the issuer TokenRequest"
-        ));
+        return Err(GrantError::TooLong { not_after });
     }
     Ok(validity)
 }
@@ -92,10 +109,10 @@ mod tests {
     #[test]
     fn one_that_expires_at_once_or_is_valid_for_longer_than_asked_is_not_used() {
         for not_after in [0, 999, 1299] {
-            let error = granted(at(1000), of(0, not_after), HOUR).unwrap_err();
+            let error = granted(at(1000), of(0, not_after), HOUR).unwrap_err().to_string();
             assert!(error.contains("expires at") && error.contains("renew the authority"), "{error}");
         }
-        let year = granted(at(1000), of(700, 31_536_000), HOUR).unwrap_err();
+        let year = granted(at(1000), of(700, 31_536_000), HOUR).unwrap_err().to_string();
         assert!(year.contains("longer than spec.ttl") && year.contains("TokenRequest"), "{year}");
         assert!(granted(at(0), of(0, 3600 + 900), HOUR).is_ok());
         assert!(granted(at(0), of(0, 3600 + 901), HOUR).is_err());

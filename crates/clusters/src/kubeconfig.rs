@@ -91,26 +91,98 @@ pub enum Unencrypted {
     ToLoopback,
 }
 
+/// Why a kubeconfig is not used, and what to write instead. Nothing of any credential is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KubeconfigError {
+    /// It is not UTF-8.
+    #[error("it is no text")]
+    NotText,
+    /// It is longer than any that is read.
+    #[error("it has more than {MAX_BYTES} bytes: write one with a single context")]
+    TooLong,
+    /// It has not the form of one.
+    #[error("it is no kubeconfig: write one as kubectl reads it")]
+    NotKubeconfig,
+    /// Its current context is none of its contexts.
+    #[error("current-context: write the name of one of its contexts")]
+    NoContext,
+    /// What its current context names is not there.
+    #[error("the {what} of its current context is not among its {what}s")]
+    NotListed {
+        /// `cluster` or `user`.
+        what: &'static str,
+    },
+    /// Data that is not base64.
+    #[error("{field} is no base64")]
+    NotBase64 {
+        /// The field with it.
+        field: &'static str,
+    },
+    /// A field that is not used.
+    #[error("{field} of a {what} is not supported: leave it out")]
+    Unsupported {
+        /// `cluster` or `user`.
+        what: &'static str,
+        /// Its name, if kubeconfigs have such a field.
+        field: &'static str,
+    },
+    /// The certificate authorities would be read from a file.
+    #[error("certificate-authority names a file: write certificate-authority-data")]
+    AuthorityFile,
+    /// The server would not have to prove who it is.
+    #[error("insecure-skip-tls-verify would send credentials to anybody: write certificate-authority-data")]
+    Unverified,
+    /// There is no server.
+    #[error("the cluster has no server")]
+    NoServer,
+    /// The credential would be sent unprotected.
+    #[error(
+        "server: write an https:// URL without a user, a query or a fragment; by http:// the credential could be read on its way"
+    )]
+    Unprotected,
+    /// A program would be run.
+    #[error(
+        "the user's credential comes from a program, which is not run: write a token, or client-certificate-data and client-key-data"
+    )]
+    CredentialProgram,
+    /// The credential would be read from a file.
+    #[error(
+        "the user's credential is in a file, which is not read: write token, or client-certificate-data and client-key-data"
+    )]
+    CredentialFile,
+    /// The credential is a password.
+    #[error(
+        "no API server takes a password any more: write a token, or client-certificate-data and client-key-data"
+    )]
+    Password,
+    /// The token could not be sent in a header.
+    #[error("the token has characters that no token has")]
+    TokenCharacters,
+    /// There is neither a token nor a certificate with its key.
+    #[error("the user has no credential: write a token, or client-certificate-data and client-key-data")]
+    NoCredential,
+}
+
 /// Reads a kubeconfig.
 ///
 /// # Errors
-/// Why it is not used, and what to write instead. The text has nothing of any credential.
-pub fn parse(text: &str, unencrypted: Unencrypted) -> Result<Kubeconfig, String> {
+/// If it is not used.
+pub fn parse(value: &[u8], unencrypted: Unencrypted) -> Result<Kubeconfig, KubeconfigError> {
+    let text = std::str::from_utf8(value).map_err(|_| KubeconfigError::NotText)?;
     if text.len() > MAX_BYTES {
-        return Err(format!("it has more than {MAX_BYTES} bytes: write one with a single context"));
+        return Err(KubeconfigError::TooLong);
     }
     // The error of the parser may quote what it read.
-    let wire: Wire =
-        serde_yaml::from_str(text).map_err(|_| "it is no kubeconfig: write one as kubectl reads it")?;
+    let wire: Wire = serde_yaml::from_str(text).map_err(|_| KubeconfigError::NotKubeconfig)?;
     let context = wire
         .contexts
         .iter()
         .find(|context| context.name == wire.current_context)
-        .ok_or("current-context: write the name of one of its contexts")?;
-    let named = |of: &str, all: &[Named], pick: fn(&Named) -> &Value| {
-        let name = context.context[of].as_str().unwrap_or_default();
+        .ok_or(KubeconfigError::NoContext)?;
+    let named = |what: &'static str, all: &[Named], pick: fn(&Named) -> &Value| {
+        let name = context.context[what].as_str().unwrap_or_default();
         let found = all.iter().find(|named| named.name == name).map(|named| pick(named).clone());
-        found.ok_or_else(|| format!("the {of} of its current context is not among its {of}s"))
+        found.ok_or(KubeconfigError::NotListed { what })
     };
     let cluster = cluster(&named("cluster", &wire.clusters, |named| &named.cluster)?, unencrypted)?;
     let user = user(&named("user", &wire.users, |named| &named.user)?)?;
@@ -133,13 +205,13 @@ fn text(value: &Value, field: &str) -> Option<String> {
 }
 
 /// Data in base64.
-fn data(value: &Value, field: &str) -> Result<Option<String>, String> {
+fn data(value: &Value, field: &'static str) -> Result<Option<String>, KubeconfigError> {
     let Some(text) = text(value, field) else { return Ok(None) };
     let decodes = BASE64_STANDARD.decode(&text).is_ok();
-    decodes.then_some(Some(text)).ok_or_else(|| format!("{field} is no base64"))
+    decodes.then_some(Some(text)).ok_or(KubeconfigError::NotBase64 { field })
 }
 
-fn cluster(value: &Value, unencrypted: Unencrypted) -> Result<Cluster, String> {
+fn cluster(value: &Value, unencrypted: Unencrypted) -> Result<Cluster, KubeconfigError> {
     for (field, _) in fields(value) {
         match field {
             "server"
@@ -147,20 +219,16 @@ fn cluster(value: &Value, unencrypted: Unencrypted) -> Result<Cluster, String> {
             | "tls-server-name"
             | "extensions"
             | "disable-compression" => {}
-            "certificate-authority" => {
-                return Err("certificate-authority names a file: write certificate-authority-data".to_owned());
+            "certificate-authority" => return Err(KubeconfigError::AuthorityFile),
+            "insecure-skip-tls-verify" => return Err(KubeconfigError::Unverified),
+            other => {
+                return Err(KubeconfigError::Unsupported { what: "cluster", field: known(other) });
             }
-            "insecure-skip-tls-verify" => {
-                return Err("insecure-skip-tls-verify would send credentials to anybody: write certificate-authority-data"
-                    .to_owned());
-            }
-            other => return Err(format!("{} of a cluster is not supported: leave it out", known(other))),
         }
     }
-    let server = text(value, "server").ok_or("the cluster has no server")?;
+    let server = text(value, "server").ok_or(KubeconfigError::NoServer)?;
     if !is_protected(&server, unencrypted) {
-        return Err("server: write an https:// URL without a user, a query or a fragment; by http:// the credential could be read on its way"
-            .to_owned());
+        return Err(KubeconfigError::Unprotected);
     }
     Ok(Cluster {
         server: server.trim_end_matches('/').to_owned(),
@@ -170,7 +238,7 @@ fn cluster(value: &Value, unencrypted: Unencrypted) -> Result<Cluster, String> {
 }
 
 /// A field of kubeconfigs as it is known, so that no error quotes what somebody wrote in the wrong place.
-fn known(field: &str) -> &str {
+fn known(field: &str) -> &'static str {
     const KNOWN: [&str; 6] = ["proxy-url", "as", "as-uid", "as-groups", "as-user-extra", "impersonate"];
     KNOWN.into_iter().find(|known| *known == field).unwrap_or("a field")
 }
@@ -186,35 +254,23 @@ fn is_protected(server: &str, unencrypted: Unencrypted) -> bool {
     plain && (encrypted || (loopback && unencrypted == Unencrypted::ToLoopback))
 }
 
-fn user(value: &Value) -> Result<User, String> {
+fn user(value: &Value) -> Result<User, KubeconfigError> {
     for (field, _) in fields(value) {
         match field {
             "token" | "client-certificate-data" | "client-key-data" | "extensions" => {}
-            "exec" | "auth-provider" => {
-                return Err("the user's credential comes from a program, which is not run: write a token, or client-certificate-data and client-key-data"
-                    .to_owned());
-            }
-            "tokenFile" | "client-certificate" | "client-key" => {
-                return Err("the user's credential is in a file, which is not read: write token, or client-certificate-data and client-key-data"
-                    .to_owned());
-            }
-            "username" | "password" => {
-                return Err("no API server takes a password any more: write a token, or client-certificate-data and client-key-data"
-                    .to_owned());
-            }
-            other => return Err(format!("{} of a user is not supported: leave it out", known(other))),
+            "exec" | "auth-provider" => return Err(KubeconfigError::CredentialProgram),
+            "tokenFile" | "client-certificate" | "client-key" => return Err(KubeconfigError::CredentialFile),
+            "username" | "password" => return Err(KubeconfigError::Password),
+            other => return Err(KubeconfigError::Unsupported { what: "user", field: known(other) }),
         }
     }
     if let Some(token) = text(value, "token") {
         let one_line = token.bytes().all(|byte| byte.is_ascii_graphic());
-        return one_line
-            .then_some(User::Token(token))
-            .ok_or("the token has characters that no token has".to_owned());
+        return one_line.then_some(User::Token(token)).ok_or(KubeconfigError::TokenCharacters);
     }
     match (data(value, "client-certificate-data")?, data(value, "client-key-data")?) {
         (Some(certificate), Some(key)) => Ok(User::Certificate { certificate, key }),
-        _ => Err("the user has no credential: write a token, or client-certificate-data and client-key-data"
-            .to_owned()),
+        _ => Err(KubeconfigError::NoCredential),
     }
 }
 
@@ -269,8 +325,8 @@ mod tests {
         )
     }
 
-    fn read(text: &str) -> Result<Kubeconfig, String> {
-        parse(text, Unencrypted::Nowhere)
+    fn read(text: &str) -> Result<Kubeconfig, KubeconfigError> {
+        parse(text.as_bytes(), Unencrypted::Nowhere)
     }
 
     const CLUSTER: &str = "{server: 'https://10.0.0.1:6443/', certificate-authority-data: Y2E=}";
@@ -291,7 +347,7 @@ mod tests {
 
     #[test]
     fn nothing_is_run_or_read_and_no_credential_goes_out_unprotected() {
-        let refused = |cluster: &str, user: &str| read(&config(cluster, user)).unwrap_err();
+        let refused = |cluster: &str, user: &str| read(&config(cluster, user)).unwrap_err().to_string();
         for (user, says) in [
             ("{exec: {command: sh}, token: t}", "is not run"),
             ("{auth-provider: {name: gcp}}", "is not run"),
@@ -322,19 +378,19 @@ mod tests {
             let error = refused(cluster, USER);
             assert!(error.contains(says), "{cluster}: {error}");
         }
-        assert!(read("no: [yaml").unwrap_err().contains("no kubeconfig"));
-        assert!(read("{}").unwrap_err().contains("current-context"));
-        assert!(
-            read(&config(CLUSTER, USER).replace("cluster: k", "cluster: z"))
-                .unwrap_err()
-                .contains("not among")
-        );
+        assert_eq!(read("no: [yaml").unwrap_err(), KubeconfigError::NotKubeconfig);
+        assert_eq!(read("{}").unwrap_err(), KubeconfigError::NoContext);
+        assert_eq!(parse(&[0xff], Unencrypted::Nowhere).unwrap_err(), KubeconfigError::NotText);
+        let without_cluster = config(CLUSTER, USER).replace("cluster: k", "cluster: z");
+        let error = read(&without_cluster).unwrap_err().to_string();
+        assert_eq!(error, "the cluster of its current context is not among its clusters");
     }
 
     #[test]
     fn a_loopback_address_needs_no_encryption_where_that_is_permitted() {
         let read = |server: &str| {
-            parse(&config(&format!("{{server: '{server}'}}"), USER), Unencrypted::ToLoopback).is_ok()
+            let text = config(&format!("{{server: '{server}'}}"), USER);
+            parse(text.as_bytes(), Unencrypted::ToLoopback).is_ok()
         };
         assert!(read("http://127.0.0.1:8080") && read("http://[::1]"));
         assert!(!read("http://127.0.0.1.example.org") && !read("http://10.0.0.1"));

@@ -378,9 +378,8 @@ impl Work<'_> {
 
     /// Whether what the Secret holds has the form that is written, and is valid.
     async fn verify_written(&self, target: &Target, value: &[u8]) -> Result<IssueProgress, Failure> {
-        let parsed = std::str::from_utf8(value).ok();
         // It was written by us, or is not in our form.
-        let parsed = parsed.and_then(|text| kubeconfig::parse(text, Unencrypted::ToLoopback).ok());
+        let parsed = kubeconfig::parse(value, Unencrypted::ToLoopback).ok();
         let Some(written) = parsed.filter(|parsed| parsed.text().as_bytes() == value) else {
             return Ok(IssueProgress::Disproven);
         };

@@ -68,7 +68,7 @@ impl Issuing<'_> {
                 let (user, certificate) = target.issue_certificate(permit, requested).await?;
                 let asked = SignedDuration::from_secs(ttl.as_secs_i64());
                 let validity = granted(not_before, certificate, asked)
-                    .map_err(|why| Failure::new(Reason::VerificationFailed, why))?;
+                    .map_err(|why| Failure::new(Reason::VerificationFailed, why.to_string()))?;
                 Ok((user, validity))
             }
         }
