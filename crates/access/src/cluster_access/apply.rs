@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::issue::{Issuing, Requested};
+use super::observe::ObserveError;
 use super::{ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
@@ -75,6 +76,17 @@ impl Memory {
     }
 }
 
+/// Why the API server here did not do a step. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApplyError {
+    /// What it rests on could not be read.
+    #[error(transparent)]
+    Observe(ObserveError),
+    /// It was refused, or the answer was lost.
+    #[error(transparent)]
+    Write(WriteError),
+}
+
 /// What came of a step.
 pub(super) enum Applied {
     /// It is done; the object is as it was.
@@ -86,7 +98,7 @@ pub(super) enum Applied {
     /// The object has changed: read and decide again.
     Behind,
     /// The API server did not do it.
-    Failed(String),
+    Failed(ApplyError),
     /// As many work on the target as may.
     Busy,
 }
@@ -95,8 +107,14 @@ impl From<WriteError> for Applied {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Conflict | WriteError::Gone => Self::Behind,
-            error => Self::Failed(error.to_string()),
+            error => Self::Failed(ApplyError::Write(error)),
         }
+    }
+}
+
+impl From<ObserveError> for Applied {
+    fn from(error: ObserveError) -> Self {
+        Self::Failed(ApplyError::Observe(error))
     }
 }
 
@@ -127,14 +145,14 @@ pub(super) async fn apply(
                 memory.cluster = cluster;
                 Applied::Again
             }
-            Err(error) => Applied::Failed(error),
+            Err(error) => error.into(),
         },
         Step::ReadProvider => match observe::permission(controller, access).await {
             Ok(permission) => {
                 memory.permission = permission;
                 Applied::Again
             }
-            Err(error) => Applied::Failed(error),
+            Err(error) => error.into(),
         },
         Step::TakeTurn => {
             memory.turn = controller.take_turn(access, observed);
@@ -142,7 +160,7 @@ pub(super) async fn apply(
         }
         Step::ReadKubeconfig => {
             let read = observe::read_kubeconfig(controller, access).await;
-            read.map_or_else(Applied::Failed, |()| Applied::Again)
+            read.map_or_else(Applied::from, |()| Applied::Again)
         }
         Step::AddFinalizer => {
             let added = write::add_finalizer::<ClusterAccesses>(&controller.clients, permit, access).await;
@@ -200,7 +218,7 @@ impl Work<'_> {
                 (memory.output, memory.value) = (output, value);
                 Applied::Again
             }
-            Err(error) => Applied::Failed(error),
+            Err(error) => error.into(),
         }
     }
 
@@ -217,7 +235,7 @@ impl Work<'_> {
         let value = target.kubeconfig.with_user(user.clone()).text();
         let metadata = match observe::output_metadata(self.controller, self.access, output.format).await {
             Ok(metadata) => metadata,
-            Err(error) => return Applied::Failed(error),
+            Err(error) => return error.into(),
         };
         let (access, secret, key) = (self.access, &output.secret, output.data_key());
         let write = Write { access, secret, key, credential, validity, value: &value, metadata: &metadata };
@@ -269,7 +287,7 @@ impl Work<'_> {
             Ok(target) => target,
             Err(ReadError::Unusable(failure)) => return self.failed(&of_provider(access, failure)).await,
             // It is not known whether there is one: status says nothing about it.
-            Err(error @ ReadError::Unknown { .. }) => return Applied::Failed(error.to_string()),
+            Err(error @ ReadError::Unknown { .. }) => return ObserveError::Kubeconfig(error).into(),
         };
         let Some(place) = controller.targets.place(&target) else { return Applied::Busy };
         let identity = in_time(memory.ends, target.identity()).await;

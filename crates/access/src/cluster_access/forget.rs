@@ -15,6 +15,17 @@ use serde_json::Value;
 use super::{AccessKey, ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses};
 
+/// Why it is not known until when it is tried.
+#[derive(Debug, thiserror::Error)]
+enum UntilError {
+    /// The API server refused the read, or did not answer.
+    #[error("{}", chain(.0))]
+    Get(#[from] kube::Error),
+    /// When it was deleted cannot be understood.
+    #[error("deletionTimestamp: {0}")]
+    DeletionTimestamp(#[from] jiff::Error),
+}
+
 /// Takes our finalizer off once `forgetAfter` is over, or at once where nothing was issued.
 pub(super) async fn forget(
     controller: &ClusterAccessController,
@@ -24,14 +35,14 @@ pub(super) async fn forget(
     let access = match observe::fresh(controller, key).await {
         Ok(Some(access)) if access.terminating && access.has_finalizer && access.decoded().is_err() => access,
         Ok(_) => return ReconcileResult::Done,
-        Err(error) => return controller.failed(key, &error),
+        Err(error) => return controller.failed(key, &error.to_string()),
     };
     let skipped = may_have_credentials(&access);
     if skipped {
         match until(controller, key).await {
             Ok(until) if controller.now() < until => return controller.at(Some(until)),
             Ok(_) => {}
-            Err(error) => return controller.failed(key, &error),
+            Err(error) => return controller.failed(key, &error.to_string()),
         }
     }
     match write::remove_finalizer::<ClusterAccesses>(&controller.clients, permit, &access).await {
@@ -50,12 +61,11 @@ fn may_have_credentials(access: &Access) -> bool {
 }
 
 /// When it is given up: so long after the deletion as its spec says, if that much of it is understood.
-async fn until(controller: &ClusterAccessController, key: &AccessKey) -> Result<Timestamp, String> {
+async fn until(controller: &ClusterAccessController, key: &AccessKey) -> Result<Timestamp, UntilError> {
     let path = format!("{}/{}", read::path::<ClusterAccesses>(&key.namespace), key.name);
-    let request = read::request(&path).map_err(|error| chain(&error))?;
-    let object = controller.clients.reads.request::<Value>(request).await.map_err(|error| chain(&error))?;
+    let object = controller.clients.reads.request::<Value>(read::request(&path)?).await?;
     let deleted = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
-    let deleted = deleted.parse::<Timestamp>().map_err(|error| format!("deletionTimestamp: {error}"))?;
+    let deleted = deleted.parse::<Timestamp>()?;
     let written = object["spec"]["forgetAfter"].as_str().and_then(|text| text.parse::<Duration>().ok());
     let forget_after = written.unwrap_or(FORGET_AFTER);
     Ok(forgotten_at(deleted, SignedDuration::from_secs(forget_after.as_secs_i64())))

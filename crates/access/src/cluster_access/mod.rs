@@ -179,7 +179,7 @@ impl ClusterAccessController {
                 Applied::Behind => {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }
-                Applied::Failed(error) => return self.failed(key, &error),
+                Applied::Failed(error) => return self.failed(key, &error.to_string()),
                 Applied::Busy => {
                     self.give_back_turn(key, &access, memory.turn);
                     return busy();
@@ -272,7 +272,7 @@ impl Controller for ClusterAccessController {
         if matches!(planned, Some((_, Step::ReadKubeconfig))) {
             // For this alone the object is not read again: a new leader does it for each.
             if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
-                return self.failed(&key, &error);
+                return self.failed(&key, &error.to_string());
             }
             planned = self.planned(&cached);
         }
@@ -291,7 +291,7 @@ impl Controller for ClusterAccessController {
         match observe::fresh(&self, &key).await {
             Ok(Some(access)) => self.work(&permit, &key, access).await,
             Ok(None) => ReconcileResult::Done,
-            Err(error) => self.failed(&key, &error),
+            Err(error) => self.failed(&key, &error.to_string()),
         }
     }
 

@@ -19,6 +19,17 @@ use crate::kinds::{Access, ClusterAccesses};
 use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::targets::{ReadError, Source};
 
+/// Why what a decision rests on is not known: it is read again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ObserveError {
+    /// The API server refused a read, or did not answer.
+    #[error("{}", chain(.0))]
+    Get(#[from] kube::Error),
+    /// The same of the Secret with the kubeconfig.
+    #[error(transparent)]
+    Kubeconfig(ReadError),
+}
+
 /// What the watch says of its Secret.
 pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> OutputFact {
     let found = access.spec.as_ref().ok().and_then(|spec| {
@@ -43,10 +54,10 @@ pub(super) fn source(controller: &ClusterAccessController, access: &Access) -> O
 pub(super) async fn read_kubeconfig(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<(), String> {
+) -> Result<(), ObserveError> {
     let Some(source) = source(controller, access) else { return Ok(()) };
     match controller.targets.read(&controller.clients, &source).await {
-        Err(error @ ReadError::Unknown { .. }) => Err(error.to_string()),
+        Err(error @ ReadError::Unknown { .. }) => Err(ObserveError::Kubeconfig(error)),
         _ => Ok(()),
     }
 }
@@ -81,18 +92,17 @@ pub(super) fn observed(
 pub(super) async fn cluster(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<ClusterFact, String> {
+) -> Result<ClusterFact, ObserveError> {
     let cluster = access.spec.as_ref().ok().and_then(|spec| spec.cluster.cluster_api.as_ref());
     let Some(cluster) = cluster else { return Ok(ClusterFact::Stays) };
-    let found = cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await;
-    found.map_err(|error| chain(&error))
+    Ok(cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await?)
 }
 
 /// What the `ClusterProvider` allows that it names.
 pub(super) async fn permission(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<Permission, String> {
+) -> Result<Permission, ObserveError> {
     let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider.as_ref()?)));
     let Some((spec, ProviderName { name })) = named else { return Ok(Permission::Allowed) };
     let missing = |why: &str| {
@@ -111,11 +121,8 @@ pub(super) async fn permission(
             "cannot be understood by this version of Coppice: ask the platform to write it again",
         ));
     };
-    let labels = if needs_labels(provider) {
-        labels(controller, &access.namespace).await.map_err(|error| chain(&error))?
-    } else {
-        Labels::default()
-    };
+    let labels =
+        if needs_labels(provider) { labels(controller, &access.namespace).await? } else { Labels::default() };
     let validity = (valid_until(&access.status), controller.now());
     let (provider, namespace) = ((name.as_str(), &**provider), (&*access.namespace, &labels));
     Ok(coppice_clusters::permission(provider, namespace, spec, validity))
@@ -142,9 +149,9 @@ async fn labels(controller: &ClusterAccessController, namespace: &str) -> Result
 pub(super) async fn fresh(
     controller: &ClusterAccessController,
     key: &AccessKey,
-) -> Result<Option<Access>, String> {
+) -> Result<Option<Access>, ObserveError> {
     let reads = &controller.clients.reads;
-    read::get::<ClusterAccesses>(reads, &key.namespace, &key.name).await.map_err(|error| chain(&error))
+    Ok(read::get::<ClusterAccesses>(reads, &key.namespace, &key.name).await?)
 }
 
 /// Its Secret as it is there, and the value in it.
@@ -152,10 +159,10 @@ pub(super) async fn output(
     controller: &ClusterAccessController,
     access: &Access,
     observed: &Observed,
-) -> Result<(OutputFact, Vec<u8>), String> {
+) -> Result<(OutputFact, Vec<u8>), ObserveError> {
     let output = &observed.spec.output;
-    let secret = read_secret(&controller.clients, &access.namespace, &output.secret).await;
-    Ok(fact(secret.map_err(|error| chain(&error))?, &observed.uid, output.data_key()))
+    let secret = read_secret(&controller.clients, &access.namespace, &output.secret).await?;
+    Ok(fact(secret, &observed.uid, output.data_key()))
 }
 
 /// The labels of an object.
@@ -176,13 +183,12 @@ pub(super) async fn output_metadata(
     controller: &ClusterAccessController,
     access: &Access,
     format: OutputFormat,
-) -> Result<ExtraMetadata, String> {
+) -> Result<ExtraMetadata, ObserveError> {
     if format == OutputFormat::Coppice {
         return Ok(ExtraMetadata::default());
     }
     let path = format!("{}/{}", read::path::<ClusterAccesses>(&access.namespace), access.name);
-    let request = read::request(&path).map_err(|error| chain(&error))?;
-    let found = controller.clients.reads.request::<Labeled>(request).await.map_err(|error| chain(&error))?;
+    let found = controller.clients.reads.request::<Labeled>(read::request(&path)?).await?;
     let last_sync = kyma::last_sync(controller.now());
     Ok(ExtraMetadata {
         labels: kyma::labels(&access.name, &found.metadata.labels),

@@ -122,7 +122,7 @@ impl Controller for ClusterProviderController {
         };
         let observation = match observe::observe(&self, &provider, spec).await {
             Ok(observation) => observation,
-            Err(error) => return self.failed(&name, &error),
+            Err(error) => return self.failed(&name, &error.to_string()),
         };
         let Some(status) = plan::plan(&provider, observation, self.server_clock.now().now()) else {
             return ReconcileResult::Done;

@@ -23,7 +23,7 @@ pub(super) async fn observe(
     controller: &ClusterProviderController,
     provider: &Provider,
     spec: &ClusterProviderSpec,
-) -> Result<Observation, String> {
+) -> Result<Observation, ReadError> {
     let shared = &controller.shared;
     let mut accesses = 0;
     shared.accesses.for_each(|access| {
@@ -40,7 +40,7 @@ pub(super) async fn observe(
                 Ok(Some(_)) => Ok(()),
                 Ok(None) => Err(source.missing()),
                 Err(ReadError::Unusable(failure)) => Err(failure),
-                Err(error @ ReadError::Unknown { .. }) => return Err(error.to_string()),
+                Err(error @ ReadError::Unknown { .. }) => return Err(error),
             }
         }
     };
