@@ -5,12 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_quantity::DurationError;
 use coppice_runtime::lease::LeaseSettings;
+use coppice_runtime::logging::LogFormat;
 use coppice_serve::startup::StartOptions;
 
 /// Keeps credentials for other clusters: issues them as each ClusterAccess says, replaces them before they expire, and revokes them.
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     pub(crate) listen_probes: SocketAddr,
 
     /// The form of the log on standard error.
-    #[arg(long, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, env = "COPPICE_LOG_FORMAT", value_parser = log_format(), default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
     /// What to log, as `target=level` pairs: `info,coppice_access=debug`.
@@ -112,13 +113,10 @@ impl Args {
     }
 }
 
-/// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// One JSON object a line.
-    Json,
+/// Reads the form of the log, and has the help name each.
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let values = LogFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.help()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<LogFormat>())
 }
 
 fn time(text: &str) -> Result<Duration, DurationError> {

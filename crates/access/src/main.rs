@@ -9,7 +9,6 @@ use clap::Parser as _;
 use coppice_access::replica::{Setup, run};
 use coppice_clusters_api::names::PROGRAM;
 use coppice_runtime::intervals::ResyncIntervals;
-use coppice_runtime::logging::LogFormat;
 use coppice_runtime::replica::shutdown_signal;
 use coppice_serve::startup::{Started, prepare, vital_runtime};
 use tokio::runtime::{Builder, Handle};
@@ -29,11 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn start(args: &Args) -> anyhow::Result<()> {
-    let format = match args.log_format {
-        args::LogFormat::Text => LogFormat::Text,
-        args::LogFormat::Json => LogFormat::Json,
-    };
-    prepare(PROGRAM, format, args.log.as_deref())?;
+    prepare(PROGRAM, args.log_format, args.log.as_deref())?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(args, vital_runtime()?.handle()))
 }

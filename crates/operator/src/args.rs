@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand};
 use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT, TREES_ADMISSION};
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_quantity::DurationError;
 use coppice_runtime::lease::LeaseSettings;
+use coppice_runtime::logging::LogFormat;
 use coppice_serve::startup::StartOptions;
 
 /// Coppice's operator: deletes namespaces on schedule, and scales workloads down, as their managers say.
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     pub(crate) listen_probes: SocketAddr,
 
     /// The form of the log on standard error.
-    #[arg(long, global = true, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, env = "COPPICE_LOG_FORMAT", value_parser = log_format(), default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
     /// What to log, as `target=level` pairs: `info,coppice_controllers=debug`.
@@ -194,13 +195,10 @@ impl Args {
     }
 }
 
-/// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// One JSON object a line.
-    Json,
+/// Reads the form of the log, and has the help name each.
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let values = LogFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.help()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<LogFormat>())
 }
 
 fn time(text: &str) -> Result<Duration, DurationError> {
@@ -249,6 +247,15 @@ mod tests {
         let args = parse(&["--scale-kind", "argoproj.io/v1alpha1/Rollout/rollouts"]).unwrap();
         assert_eq!(args.scale_kinds[0].api_version, "argoproj.io/v1alpha1");
         assert!(parse(&["--scale-kind", "Rollout"]).unwrap_err().contains("GROUP/VERSION/KIND/PLURAL"));
+    }
+
+    #[test]
+    fn the_log_has_one_of_two_forms() {
+        let format = |args: &[&str]| parse(args).map(|args| args.log_format);
+        assert_eq!(format(&[]), Ok(LogFormat::Text));
+        assert_eq!(format(&["--log-format", "json"]), Ok(LogFormat::Json));
+        let error = format(&["--log-format", "xml"]).unwrap_err();
+        assert!(error.contains("[possible values: text, json]"), "{error}");
     }
 
     #[test]

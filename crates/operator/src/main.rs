@@ -8,7 +8,6 @@ mod wake_all;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use coppice_runtime::logging::LogFormat;
 use coppice_serve::startup::{prepare, vital_runtime};
 use tokio::runtime::Builder;
 
@@ -28,11 +27,7 @@ fn main() -> ExitCode {
 }
 
 fn start(args: args::Args) -> anyhow::Result<()> {
-    let format = match args.log_format {
-        args::LogFormat::Text => LogFormat::Text,
-        args::LogFormat::Json => LogFormat::Json,
-    };
-    prepare("coppice-operator", format, args.log.as_deref())?;
+    prepare("coppice-operator", args.log_format, args.log.as_deref())?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     match args.command.clone() {
         None => runtime.block_on(process::run(args, vital_runtime()?.handle())),

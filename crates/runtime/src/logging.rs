@@ -27,24 +27,39 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    /// As which it is chosen.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+
+    /// What the help of a program says of it.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Text => "Lines for people",
+            Self::Json => "One JSON object a line",
+        }
+    }
+}
+
 impl std::str::FromStr for LogFormat {
     type Err = LoggingError;
 
     fn from_str(text: &str) -> Result<Self, LoggingError> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(LoggingError::Format(text.to_owned())),
-        }
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| LoggingError::Format(text.to_owned()))
     }
 }
 
 impl std::fmt::Display for LogFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
+        f.write_str(self.name())
     }
 }
 
