@@ -105,3 +105,7 @@ async fn carry_out(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

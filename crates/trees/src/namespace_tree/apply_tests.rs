@@ -1,0 +1,212 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_api::names::FINALIZER;
+use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_kinds::{Configs, Namespaces};
+use coppice_runtime::clock::SeededRng;
+use coppice_runtime::controller::Controller as _;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::ReconcileResult;
+use coppice_scripted::{Followers, Sent, Server, WriteAnswer};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::super::NamespaceTreeController;
+use super::*;
+
+const TREE: &str = "/apis/coppice.dev/v1alpha1/namespacetrees/shop";
+const STATUS: &str = "/apis/coppice.dev/v1alpha1/namespacetrees/shop/status";
+const ROOT: &str = "/api/v1/namespaces/shop";
+const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
+const QUOTA: &str = "/api/v1/namespaces/shop/resourcequotas/coppice";
+
+/// A tree of 10 pods whose metadata is this besides, with this status, and its root with these labels.
+fn tree(metadata: &Value, status: &Value, labels: &Value) -> Server {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    let mut all = json!({"name": "shop", "uid": "t", "finalizers": [FINALIZER]});
+    for (key, value) in metadata.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "10"}}});
+    server.put::<NamespaceTrees>(json!({"metadata": all, "spec": spec, "status": status}));
+    server.put::<Namespaces>(json!({"metadata": {"name": "shop", "uid": "u-shop", "labels": labels}}));
+    server
+}
+
+/// The labels of the root of a tree.
+fn labels() -> Value {
+    json!({"coppice.dev/root": "shop", "shop.tree.coppice.dev/depth": "0"})
+}
+
+/// The status once it is known which namespace is the root.
+fn known() -> Value {
+    json!({"rootUid": "u-shop"})
+}
+
+/// A tree that is new.
+fn created() -> Server {
+    tree(&json!({"finalizers": []}), &json!({}), &json!({}))
+}
+
+/// The metadata of one that is being deleted, and that somebody else keeps, too.
+fn deleted() -> Value {
+    json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+        "finalizers": [FINALIZER, "example.com/other"]
+    })
+}
+
+/// A tree that was set up and is being deleted.
+fn ending() -> Server {
+    let server = tree(&deleted(), &known(), &labels());
+    let ledger = json!({"allotment": {"pods": "10"}, "given": {"pods": "0"}}).to_string();
+    server.put::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": "shop", "uid": "q", "labels": {"coppice.dev/tree": "shop"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": "10"}}, "status": {"hard": {"pods": "10"}, "used": {"pods": "2"}}
+    }));
+    server
+}
+
+/// Trees in each state in which something is written, and what is written first.
+fn states() -> [(Server, Method, &'static str); 6] {
+    [
+        (created(), Method::PATCH, TREE),
+        (tree(&json!({}), &json!({}), &json!({})), Method::PUT, STATUS),
+        (tree(&json!({}), &known(), &json!({})), Method::PATCH, ROOT),
+        (tree(&json!({}), &known(), &labels()), Method::POST, QUOTAS),
+        (ending(), Method::DELETE, QUOTA),
+        (tree(&deleted(), &known(), &json!({})), Method::PATCH, TREE),
+    ]
+}
+
+/// What comes of a reconcile where writes are answered so, and which were made.
+async fn reconciled(server: &Server, answers: &[WriteAnswer]) -> (&'static str, Vec<Sent>) {
+    let (clients, server_clock) = server.clients();
+    let (clock, metrics) = (server_clock.clock().clone(), Metrics::new("test"));
+    let mut followers = Followers::new(&clients, &server_clock);
+    let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
+    let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
+    let gate = Gate::always(Duration::ZERO);
+    let shared = ControllerContext::new(setup, clients, server_clock, gate, metrics, events);
+    let context = Arc::new(TreeContext::new(shared));
+    let controller = Arc::new(NamespaceTreeController::new(Arc::clone(&context)));
+    followers.fill(&context.shared.configs).await;
+    followers.add(&controller).await;
+    server.answer_writes(answers.iter().copied());
+    let end = match controller.reconcile("shop".into()).await {
+        ReconcileResult::Done => "done",
+        ReconcileResult::At(_) => "later",
+        ReconcileResult::Retry { category, .. } => category,
+    };
+    (end, server.writes())
+}
+
+/// Verbs and paths of writes.
+fn made(sent: &[Sent]) -> Vec<(&str, &str)> {
+    sent.iter().map(|one| (one.method.as_str(), one.path.as_str())).collect()
+}
+
+/// The revision that a write requires.
+fn revision(sent: &Sent) -> &Value {
+    let required = if sent.method == Method::DELETE { "preconditions" } else { "metadata" };
+    &sent.body[required]["resourceVersion"]
+}
+
+/// The condition `Ready` of a status that was written.
+#[track_caller]
+fn ready(sent: &Sent) -> &Value {
+    let conditions = sent.body["status"]["conditions"].as_array().unwrap();
+    conditions.iter().find(|condition| condition["type"] == "Ready").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_is_set_up_write_by_write_and_the_uid_of_its_root_is_stored_first() {
+    let (end, sent) = reconciled(&created(), &[]).await;
+    let expected = [("PATCH", TREE), ("PUT", STATUS), ("PATCH", ROOT), ("POST", QUOTAS), ("PUT", STATUS)];
+    assert_eq!((end, &made(&sent)[..]), ("done", &expected[..]));
+    assert_eq!(sent[0].body["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(sent[1].body["status"]["rootUid"], "u-shop");
+    assert_eq!(sent[2].body["metadata"]["uid"], "u-shop");
+    assert_eq!(sent[2].body["metadata"]["labels"], labels());
+    assert_eq!(sent[3].body["spec"]["hard"], json!({"pods": "10"}));
+    assert_eq!(sent[3].body["metadata"]["labels"]["coppice.dev/tree"], "shop");
+    assert_eq!(ready(&sent[4])["status"], "True", "{:#}", sent[4].body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_tree_that_is_deleted_nothing_stays_at_its_root_and_the_finalizer_is_removed_last() {
+    // A quota that somebody else has just deleted is as good.
+    for answer in [WriteAnswer::Done, WriteAnswer::Gone] {
+        let server = ending();
+        let quota = server.object::<TreeQuotas>("shop", "coppice");
+        let (end, sent) = reconciled(&server, &[answer]).await;
+        // Who else keeps the tree can read that it is being deleted.
+        let expected = [("DELETE", QUOTA), ("PATCH", ROOT), ("PATCH", TREE), ("PUT", STATUS)];
+        assert_eq!((end, &made(&sent)[..]), ("done", &expected[..]), "{answer:?}");
+        let preconditions = json!({"uid": "q", "resourceVersion": quota["metadata"]["resourceVersion"]});
+        assert_eq!(sent[0].body["preconditions"], preconditions);
+        let none = json!({"coppice.dev/root": null, "shop.tree.coppice.dev/depth": null});
+        assert_eq!(sent[1].body["metadata"]["labels"], none);
+        assert_eq!(sent[2].body["metadata"]["finalizers"], json!(["example.com/other"]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_said_in_status_and_tried_again_later() {
+    for (server, method, path) in states() {
+        let (end, sent) = reconciled(&server, &[WriteAnswer::Refused(403)]).await;
+        let mut expected = vec![(method.as_str(), path)];
+        // Where status cannot be written, nothing can be said there.
+        if path != STATUS {
+            expected.push(("PUT", STATUS));
+        }
+        assert_eq!((end, made(&sent)), ("api", expected));
+        if let Some(status) = sent.get(1) {
+            let ready = ready(status);
+            assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("Retrying")));
+            assert!(ready["message"].as_str().unwrap().contains("the API server refused"), "{ready}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_write_whose_answer_is_lost_nothing_is_written_until_later() {
+    for answer in [WriteAnswer::Lost, WriteAnswer::Never] {
+        for (server, method, path) in states() {
+            let (end, sent) = reconciled(&server, &[answer]).await;
+            assert_eq!((end, made(&sent)), ("api", vec![(method.as_str(), path)]), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_conflict_everything_is_read_and_decided_again_at_once() {
+    for (server, method, path) in states() {
+        let (end, sent) = reconciled(&server, &[WriteAnswer::Conflict]).await;
+        let twice = [(method.as_str(), path); 2];
+        assert_eq!((end, &made(&sent)[..2]), ("done", &twice[..]));
+        // What is created requires no revision.
+        if method != Method::POST {
+            assert_ne!(revision(&sent[0]), revision(&sent[1]), "{path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_to_what_is_gone() {
+    let [created, stored, labelled, ..] = states();
+    for (server, method, path) in [created, stored] {
+        let (end, sent) = reconciled(&server, &[WriteAnswer::Gone]).await;
+        assert_eq!((end, made(&sent)), ("done", vec![(method.as_str(), path)]));
+    }
+    let (end, sent) = reconciled(&labelled.0, &[WriteAnswer::Gone]).await;
+    assert_eq!((end, made(&sent)), ("done", vec![("PATCH", ROOT), ("PUT", STATUS)]));
+    assert_eq!(ready(&sent[1])["reason"], "RootMissing");
+}
