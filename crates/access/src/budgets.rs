@@ -39,8 +39,8 @@ impl Budgets {
     }
 
     /// It waits for none of them any more.
-    pub(crate) fn forget(&self, key: &AccessKey) {
-        self.all().values_mut().for_each(|budget| budget.forget(key));
+    pub(crate) fn stop_waiting(&self, key: &AccessKey) {
+        self.all().values_mut().for_each(|budget| budget.stop_waiting(key));
     }
 
     /// How many wait for one provider.

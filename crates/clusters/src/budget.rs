@@ -111,7 +111,7 @@ impl<K: Clone + Ord> Budget<K> {
     }
 
     /// It waits no longer.
-    pub fn forget(&mut self, key: &K) {
+    pub fn stop_waiting(&mut self, key: &K) {
         self.waiting.remove(key);
     }
 

@@ -48,7 +48,7 @@ fn who_does_not_come_back_holds_nobody_up() {
     assert_eq!(budget.take(&4, Urgency::New, 2, at(123)), Turn::Granted);
     // Nor does who is deleted.
     assert!(matches!(budget.take(&5, Urgency::Expiring, 2, at(124)), Turn::NotBefore(_)));
-    budget.forget(&5);
+    budget.stop_waiting(&5);
     assert_eq!(budget.waiting(at(125)), 0);
 }
 

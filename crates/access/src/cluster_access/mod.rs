@@ -1,7 +1,7 @@
 //! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
 //!
 //! Watches `ClusterAccess`, `ClusterProvider`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
-//! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `forget`.
+//! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `undecodable`.
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
 //! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
@@ -14,11 +14,11 @@
 //! tried again with backoff by the queue.
 
 mod apply;
-mod forget;
 mod issue;
 mod observe;
 mod plan;
 mod report;
+mod undecodable;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -263,10 +263,14 @@ impl Controller for ClusterAccessController {
         if let Err(error) = cached.decoded() {
             report::not_understood(&key, &error.to_string());
             let is_kept = cached.terminating && cached.has_finalizer;
-            return if is_kept { forget::forget(&self, &permit, &key).await } else { ReconcileResult::Done };
+            return if is_kept {
+                undecodable::finalize(&self, &permit, &key).await
+            } else {
+                ReconcileResult::Done
+            };
         }
         if cached.terminating {
-            self.providers.budgets.forget(&key);
+            self.providers.budgets.stop_waiting(&key);
         }
         let mut planned = self.planned(&cached);
         if matches!(planned, Some((_, Step::ReadKubeconfig))) {

@@ -16,7 +16,7 @@ use super::*;
 use crate::{AccessMetrics, Shared};
 
 /// What comes of one that is being deleted, so many seconds after that; whether its finalizer was taken off, and the metrics.
-async fn forgotten(spec: Value, status: Value, seconds: i64) -> (ReconcileResult, bool, String) {
+async fn finalized(spec: Value, status: Value, seconds: i64) -> (ReconcileResult, bool, String) {
     let deleted = NOW - SignedDuration::from_secs(seconds);
     let object = json!({
         "metadata": {
@@ -45,7 +45,7 @@ async fn forgotten(spec: Value, status: Value, seconds: i64) -> (ReconcileResult
     let access_metrics = AccessMetrics::new(&metrics);
     let controller =
         ClusterAccessController::new(clients, server_clock, gate, events, access_metrics, &shared);
-    let result = forget(&controller, &permit, &AccessKey::new("team", "ci")).await;
+    let result = finalize(&controller, &permit, &AccessKey::new("team", "ci")).await;
     let patches = patches.lock().unwrap().clone();
     assert!(patches.iter().all(|left| *left == json!(["others.example.org/stay"])), "{patches:?}");
     (result, !patches.is_empty(), metrics.encode())
@@ -60,10 +60,10 @@ const SKIPPED: &str = "coppice_revocations_skipped_total 1";
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_understood_loses_its_finalizer_when_forget_after_is_over() {
     let spec = || json!({"cluster": 7, "forgetAfter": "1h"});
-    let (result, removed, metrics) = forgotten(spec(), issued(), 3590).await;
+    let (result, removed, metrics) = finalized(spec(), issued(), 3590).await;
     assert!(matches!(result, ReconcileResult::At(_)) && !removed, "{result:?}");
     assert!(!metrics.contains(SKIPPED));
-    let (result, removed, metrics) = forgotten(spec(), issued(), 3601).await;
+    let (result, removed, metrics) = finalized(spec(), issued(), 3601).await;
     assert!(matches!(result, ReconcileResult::Done) && removed, "{result:?}");
     assert!(metrics.contains(SKIPPED), "{metrics}");
 }
@@ -72,15 +72,15 @@ async fn what_cannot_be_understood_loses_its_finalizer_when_forget_after_is_over
 async fn where_not_even_that_is_understood_the_default_counts() {
     let week = 7 * 86_400;
     for (spec, status) in [(json!("?"), issued()), (json!({"forgetAfter": 3}), json!({"sequence": "?"}))] {
-        let (_, removed, _) = forgotten(spec.clone(), status.clone(), week - 10).await;
+        let (_, removed, _) = finalized(spec.clone(), status.clone(), week - 10).await;
         assert!(!removed, "{spec}");
-        let (_, removed, metrics) = forgotten(spec, status, week + 1).await;
+        let (_, removed, metrics) = finalized(spec, status, week + 1).await;
         assert!(removed && metrics.contains(SKIPPED));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_was_issued_it_goes_at_once() {
-    let (_, removed, metrics) = forgotten(json!({"cluster": 7}), json!({}), 1).await;
+    let (_, removed, metrics) = finalized(json!({"cluster": 7}), json!({}), 1).await;
     assert!(removed && !metrics.contains(SKIPPED));
 }

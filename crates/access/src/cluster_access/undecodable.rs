@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::{AccessKey, ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses};
 
-/// Why it is not known until when it is tried.
+/// Why it is not known when the access is given up.
 #[derive(Debug, thiserror::Error)]
-enum UntilError {
+enum GivenUpAtError {
     /// The API server refused the read, or did not answer.
     #[error("{}", chain(.0))]
     Get(#[from] kube::Error),
@@ -27,7 +27,7 @@ enum UntilError {
 }
 
 /// Takes our finalizer off once `forgetAfter` is over, or at once where nothing was issued.
-pub(super) async fn forget(
+pub(super) async fn finalize(
     controller: &ClusterAccessController,
     permit: &Permit,
     key: &AccessKey,
@@ -39,8 +39,8 @@ pub(super) async fn forget(
     };
     let skipped = may_have_credentials(&access);
     if skipped {
-        match until(controller, key).await {
-            Ok(until) if controller.now() < until => return controller.at(Some(until)),
+        match given_up_at(controller, key).await {
+            Ok(at) if controller.now() < at => return controller.at(Some(at)),
             Ok(_) => {}
             Err(error) => return controller.failed(key, &error.to_string()),
         }
@@ -61,7 +61,10 @@ fn may_have_credentials(access: &Access) -> bool {
 }
 
 /// When it is given up: so long after the deletion as its spec says, if that much of it is understood.
-async fn until(controller: &ClusterAccessController, key: &AccessKey) -> Result<Timestamp, UntilError> {
+async fn given_up_at(
+    controller: &ClusterAccessController,
+    key: &AccessKey,
+) -> Result<Timestamp, GivenUpAtError> {
     let path = format!("{}/{}", read::path::<ClusterAccesses>(&key.namespace), key.name);
     let object = controller.clients.reads.request::<Value>(read::request(&path)?).await?;
     let deleted = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
@@ -72,5 +75,5 @@ async fn until(controller: &ClusterAccessController, key: &AccessKey) -> Result<
 }
 
 #[cfg(test)]
-#[path = "forget_tests.rs"]
+#[path = "undecodable_tests.rs"]
 mod tests;
