@@ -259,7 +259,7 @@ mod tests {
 pub struct Store<T> { /* also */ pub(crate) kept: T, #[serde(default)] other: u8 }
 pub enum Verdict { #[default] True, False { since: u8 }, Unknown(String) }
 impl<T: Clone> Store<T> {
-    pub const fn learn(&self, object: T) -> bool { called(object, '"', 'x', "in_a_text \" {") }
+    pub const fn insert(&self, object: T) -> bool { called(object, '"', 'x', "in_a_text \" {") }
     const LIMIT: usize = 3;
 }
 impl Watched for Verdict { type Item<'a> = &'a str; }
@@ -272,7 +272,7 @@ macro_rules! table { () => { r#"raw " text_of_it"# } }
             ("crates/a/src/store.rs".into(), FILE.to_owned()),
             (
                 "crates/a/src/plan/mod.rs".into(),
-                "use jiff::Timestamp; pub fn rest() { Timestamp::now() }".to_owned(),
+                "use jiff::Timestamp; pub fn steady() { Timestamp::now() }".to_owned(),
             ),
             ("docs/a.md".into(), "in_a_page".to_owned()),
             ("Makefile".into(), "FUZZ_SECONDS ?= 300".to_owned()),
@@ -285,15 +285,15 @@ macro_rules! table { () => { r#"raw " text_of_it"# } }
         let symbols = symbols();
         let here = |names: &[&str]| symbols.defines(&["crates/a/src/store.rs".into()], names);
         for name in
-            ["Store", "kept", "other", "Verdict", "True", "False", "since", "Unknown", "learn", "LIMIT"]
+            ["Store", "kept", "other", "Verdict", "True", "False", "since", "Unknown", "insert", "LIMIT"]
         {
             assert!(here(&[name]), "{name}");
         }
         assert!(here(&["Item"]) && here(&["table"]) && here(&["Watched", "Verdict"]));
-        for name in ["called", "object", "Missing", "gone", "in_a_text", "String", "default", "rest"] {
+        for name in ["called", "object", "Missing", "gone", "in_a_text", "String", "default", "steady"] {
             assert!(!here(&[name]), "{name}");
         }
-        assert!(symbols.is_defined("rest") && !symbols.is_defined("called"));
+        assert!(symbols.is_defined("steady") && !symbols.is_defined("called"));
     }
 
     #[test]
@@ -307,14 +307,19 @@ macro_rules! table { () => { r#"raw " text_of_it"# } }
     fn paths_lead_to_members_modules_and_other_crates() {
         let symbols = symbols();
         let leads = |path: &str| symbols.leads_somewhere(&path.split("::").collect::<Vec<_>>());
-        for path in ["Store::learn", "Verdict::False", "store::LIMIT", "plan::rest", "coppice_a::rest"] {
+        for path in ["Store::insert", "Verdict::False", "store::LIMIT", "plan::steady", "coppice_a::steady"] {
             assert!(leads(path), "{path}");
         }
-        assert!(leads("coppice_a::plan::rest") && leads("tokio_util::anything") && leads("std::x"));
+        assert!(leads("coppice_a::plan::steady") && leads("tokio_util::anything") && leads("std::x"));
         assert!(leads("Timestamp::now"), "imported");
-        for path in
-            ["Store::forget", "Store::rest", "plan::learn", "coppice_a::gone", "Gone::learn", "Other::now"]
-        {
+        for path in [
+            "Store::remove",
+            "Store::steady",
+            "plan::insert",
+            "coppice_a::gone",
+            "Gone::insert",
+            "Other::now",
+        ] {
             assert!(!leads(path), "{path}");
         }
     }
