@@ -22,6 +22,8 @@ const NEED_SOMEBODY: [Reason; 5] =
     [Reason::RootTaken, Reason::RootDeleted, Reason::QuotaTaken, Reason::QuotaRefused, Reason::HasChildren];
 /// So many of the namespaces that are left without a root are named.
 const MAX_NAMED: usize = 5;
+/// What became of a root whose name another namespace has.
+const ANOTHER_ONE: &str = "was deleted, and is another one now";
 
 /// What to do: take the step, or else make `status` durable, and look again at `next_check` at the latest.
 pub(super) struct TreePlan {
@@ -109,7 +111,7 @@ impl TreePlan {
                 "namespace {} is another one than when the tree was set up: delete this NamespaceTree, and create one for it",
                 root.name
             );
-            let deleted = root_deleted(observation, spec, "was deleted, and is another one now");
+            let deleted = root_deleted(observation, spec, ANOTHER_ONE);
             return Err(deleted.unwrap_or((Reason::RootMissing, message)));
         }
         if root.terminating {
@@ -158,6 +160,12 @@ impl TreePlan {
         let ours = self.status.root_uid.as_deref();
         let root = observation.root.as_deref().filter(|root| ours == Some(root.uid.as_str()));
         let Some(root) = root else {
+            if !observation.left.is_empty() {
+                let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_string()))?;
+                let ends = if observation.root.is_some() { ANOTHER_ONE } else { "is gone" };
+                // Their Subnamespaces name the tree: without it they would count for a later one of its name.
+                return Err(root_deleted(observation, spec, ends).unwrap_or_else(ending));
+            }
             self.step = Step::RemoveFinalizer;
             return Err(ending());
         };
@@ -255,10 +263,11 @@ fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Opti
     } else {
         String::new()
     };
+    let stays = if observation.tree.terminating { "; the tree stays until they are gone" } else { "" };
     let message = format!(
         "namespace {} {ends}, and the number of namespaces below it that are left without a root is {}: {}{more}; they stay with the \
          quota that they have, since there is no namespace above to move to: delete them from the bottom up (kubectl delete namespace \
-         NAME){detach}",
+         NAME){detach}{stays}",
         spec.root,
         left.len(),
         first.join(", ")

@@ -179,6 +179,24 @@ fn a_root_that_is_deleted_leaves_those_below_it_without_one_which_is_said_with_t
 }
 
 #[test]
+fn a_tree_that_is_deleted_after_its_root_stays_until_nothing_is_left_below_it() {
+    let left = vec!["shop/shop-web".to_owned(), "shop/shop-web/shop-web-ci".to_owned()];
+    let gone = Observation { root: None, quota: None, left, size: 3, ..deleted() };
+    waits(&gone, Reason::RootDeleted, "namespace shop is gone, and the number of namespaces below it");
+    waits(&gone, Reason::RootDeleted, "shop/shop-web, shop/shop-web/shop-web-ci; they stay");
+    waits(&gone, Reason::RootDeleted, "(kubectl delete namespace NAME); the tree stays until they are gone");
+    assert!(plan(&gone).events.iter().any(|event| event.warning && event.reason == Reason::RootDeleted));
+    let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(&[]) }));
+    let another = Observation { root: another, ..gone };
+    waits(&another, Reason::RootDeleted, "namespace shop was deleted, and is another one now, and");
+    // Whichever namespace has the name now: with the last one below it the tree goes.
+    for root in [None, another.root.clone()] {
+        let seen = Observation { root, quota: None, left: Vec::new(), ..deleted() };
+        assert_eq!(plan(&seen).step, Step::RemoveFinalizer);
+    }
+}
+
+#[test]
 fn what_is_not_known_changes_nothing() {
     let stale = Some((Reason::NotSynced, "namespaces are not listed yet".to_owned()));
     for seen in [ready(), deleted()] {
