@@ -231,8 +231,9 @@ reasons! {
         NamespaceTerminating: [NextStep, Ready], "If it takes long, `coppice doctor` says why.";
     }
     "What is impossible here" {
-        /// The namespace is protected and a policy would delete or scale it down.
-        NamespaceProtected: [NextStep, Accepted, Ready, Event], "Remove the policy, or ask the platform.";
+        /// The namespace is protected and a policy would delete or scale it down; or it belongs to Kubernetes or Coppice, and would be
+        /// the root of a tree.
+        NamespaceProtected: [NextStep, Accepted, Ready, Event], "Remove the policy, or ask the platform; create the NamespaceTree for another namespace.";
         /// The action is not among `spec.tenants.actions` of CoppiceConfig, or `spec.limits.tenantActions` of the cluster manager
         /// that governs the namespace.
         ActionNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform.";

@@ -77,6 +77,17 @@ impl PlatformSettings {
         self.protection(namespace).or_else(children)
     }
 
+    /// Whose a namespace is that belongs to Kubernetes or to Coppice, whatever the settings protect.
+    pub fn owner_of_system_namespace(&self, name: &str) -> Option<&'static str> {
+        if name == "default" || name.starts_with("kube-") {
+            Some("it belongs to Kubernetes")
+        } else if name == self.own_namespace || name == names::SYSTEM_NAMESPACE {
+            Some("it is Coppice's own")
+        } else {
+            None
+        }
+    }
+
     /// Why this namespace is never deleted or scaled down, if so.
     pub fn protection(&self, namespace: &NamespaceFacts) -> Option<Refusal> {
         if active(Mutant::ProtectionIgnored) {
@@ -84,10 +95,8 @@ impl PlatformSettings {
         }
         let protected = &self.config.protected;
         let name = namespace.name.as_str();
-        let why = if name == "default" || name.starts_with("kube-") {
-            "it belongs to Kubernetes".to_owned()
-        } else if name == self.own_namespace || name == names::SYSTEM_NAMESPACE {
-            "it is Coppice's own".to_owned()
+        let why = if let Some(owner) = self.owner_of_system_namespace(name) {
+            owner.to_owned()
         } else if let Some(value) = namespace.labels.get(names::LABEL_PROTECTED) {
             format!("it has the label {}={value}", names::LABEL_PROTECTED)
         } else if let Some(pattern) = protected.names.iter().find(|p| glob::matches(p, name)) {

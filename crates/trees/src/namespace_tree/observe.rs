@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_kinds::{NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
@@ -27,6 +28,7 @@ pub(super) struct Observation {
     pub(super) left: Vec<String>,
     /// Why the caches cannot be trusted.
     pub(super) stale: Option<Why>,
+    pub(super) settings: Arc<PlatformSettings>,
     pub(super) time: ServerTime,
 }
 
@@ -96,6 +98,7 @@ fn observation(
         left,
         size: context.size(&tree.name),
         stale: context.stale().or_else(unreadable),
+        settings: context.shared.settings().0,
         time: context.shared.time(),
         tree,
         root,

@@ -18,8 +18,14 @@ use crate::overdraft;
 use crate::position::{Position, is_detaching, label_changes};
 
 /// Why a tree waits for somebody to do something.
-const NEED_SOMEBODY: [Reason; 5] =
-    [Reason::RootTaken, Reason::RootDeleted, Reason::QuotaTaken, Reason::QuotaRefused, Reason::HasChildren];
+const NEED_SOMEBODY: [Reason; 6] = [
+    Reason::NamespaceProtected,
+    Reason::RootTaken,
+    Reason::RootDeleted,
+    Reason::QuotaTaken,
+    Reason::QuotaRefused,
+    Reason::HasChildren,
+];
 /// So many of the namespaces that are left without a root are named.
 const MAX_NAMED: usize = 5;
 /// What became of a root whose name another namespace has.
@@ -98,6 +104,14 @@ impl TreePlan {
 
     /// The root, if the tree may have it.
     fn root<'a>(&self, observation: &'a Observation, spec: &ValidTree) -> Result<&'a NamespaceFacts, Why> {
+        // A policy of the installation refuses every write to it.
+        if let Some(owner) = observation.settings.owner_of_system_namespace(&spec.root) {
+            let message = format!(
+                "namespace {} cannot be the root of a tree: {owner}; delete this NamespaceTree, and create one for another namespace",
+                spec.root
+            );
+            return Err((Reason::NamespaceProtected, message));
+        }
         let Some(root) = observation.root.as_deref() else {
             let message = format!("there is no namespace {}: create it", spec.root);
             return Err(root_deleted(observation, spec, "is gone").unwrap_or((Reason::RootMissing, message)));

@@ -1,7 +1,9 @@
 use coppice_api::Labels;
 use coppice_api::condition::WITHIN_QUOTA;
+use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::names::LABEL_CHILDREN;
 use coppice_kinds::{NamespaceTrees, TreeQuota, TreeQuotas};
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::kind::Kind;
@@ -69,6 +71,7 @@ fn ready() -> Observation {
         size: 1,
         left: Vec::new(),
         stale: None,
+        settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "platform", Vec::new())),
         time: ServerTime::certain(now()),
     }
 }
@@ -140,6 +143,36 @@ fn a_root_that_cannot_be_one_is_not_touched() {
     let leaving = NamespaceFacts { terminating: true, ..root(&[]) };
     let leaving = Observation { root: Some(Arc::new(leaving)), ..ready() };
     waits(&leaving, Reason::NamespaceTerminating, "namespace shop is being deleted");
+}
+
+#[test]
+fn a_namespace_of_kubernetes_or_coppice_is_no_root_and_one_that_the_platform_protects_may_be() {
+    let with_root = |name: &str| {
+        let mut tree = coppice_kinds::Tree::clone(&tree(&json!({"finalizers": []}), &json!({})));
+        let mut spec = tree.spec.unwrap();
+        name.clone_into(&mut Arc::make_mut(&mut spec).root);
+        tree.spec = Ok(spec);
+        let namespace = NamespaceFacts { name: name.to_owned(), ..root(&[]) };
+        Observation { tree: Arc::new(tree), root: Some(Arc::new(namespace)), quota: None, ..ready() }
+    };
+    for name in ["default", "kube-system"] {
+        let words =
+            format!("namespace {name} cannot be the root of a tree: it belongs to Kubernetes; delete");
+        waits(&with_root(name), Reason::NamespaceProtected, &words);
+    }
+    for name in ["coppice-system", "platform"] {
+        waits(&with_root(name), Reason::NamespaceProtected, "it is Coppice's own; delete this NamespaceTree");
+    }
+    let refused = plan(&with_root("kube-system"));
+    let [event] = &refused.events[..] else { panic!("{:?}", refused.events) };
+    assert_eq!((event.warning, event.reason), (true, Reason::NamespaceProtected));
+    let mut protected = with_root("shop");
+    let config = CoppiceConfigSpec {
+        protected: serde_json::from_value(json!({"names": ["shop"]})).unwrap(),
+        ..CoppiceConfigSpec::default()
+    };
+    protected.settings = Arc::new(PlatformSettings::new(config, "platform", Vec::new()));
+    assert_eq!(plan(&protected).step, Step::AddFinalizer);
 }
 
 #[test]
