@@ -46,8 +46,8 @@ pub(super) struct Observation {
     pub(super) quota: Option<Arc<TreeQuota>>,
     /// The Subnamespaces in it.
     pub(super) children: Vec<Arc<SubnamespaceObject>>,
-    /// Where its namespace may be deleted with all below it: the Subnamespaces there, each after all below it, with the namespaces that they
-    /// created. Otherwise nobody asks.
+    /// Where its namespace may be deleted with all below it, or with one above it: the Subnamespaces there, each after all below it, with
+    /// the namespaces that they created. Otherwise nobody asks.
     pub(super) below: Vec<Below>,
     /// The Subnamespaces above that are being deleted and may take all below with them, from the root down, each with the namespace that
     /// it created.
@@ -228,9 +228,10 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
             transfers += usize::from(begun && status.ended_at.is_none());
         });
     }
-    let below = if cascades(&object) { context.bottom_up(&object.name) } else { Vec::new() };
     let above =
         parent_position.as_ref().map(|position| cascading_above(context, position)).unwrap_or_default();
+    let asked = cascades(&object) || !above.is_empty();
+    let below = if asked { context.bottom_up(&object.name) } else { Vec::new() };
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {

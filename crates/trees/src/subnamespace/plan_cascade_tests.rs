@@ -170,6 +170,44 @@ fn what_stops_other_deletions_stops_those_below_before_they_begin() {
     refused(&own, Reason::NamespaceProtected, "namespace shop-web");
 }
 
+/// One below whose namespace is protected.
+fn protected(parent: &str, name: &str, terminating: bool) -> Below {
+    below(parent, name, terminating, Some(namespace(name, &[(LABEL_PROTECTED, "")])))
+}
+
+#[test]
+fn a_protected_namespace_stays_with_all_above_it_while_the_other_branches_go() {
+    let (a, deep) = (living("shop-web", "shop-web-a"), protected("shop-web-a", "shop-web-a-b", false));
+    let (c, deep_in_c) = (living("shop-web", "shop-web-c"), living("shop-web-c", "shop-web-c-d"));
+    let seen = soon(vec![deep.clone(), deep_in_c.clone(), c.clone(), a.clone()]);
+    assert_eq!(deletes(&seen), "shop-web-c-d");
+    let words = "those below namespace shop-web are deleted from the bottom up, which spec.cascadeUntil allows until \
+                 2026-01-01T01:00:00Z: shop-web-c-d is next; what is protected stays, and all above it: shop-web-a-b";
+    assert_eq!(why(&plan(&seen)), (Reason::CascadingDeletion, words.to_owned()));
+    // Still one after another, also where somebody has deleted the Subnamespace of the protected one.
+    let marked = below("shop-web-c", "shop-web-c-d", true, deep_in_c.1.as_deref().cloned());
+    refused(
+        &soon(vec![deep.clone(), marked, c.clone(), a.clone()]),
+        Reason::CascadingDeletion,
+        "c-d is next",
+    );
+    let deleted = protected("shop-web-a", "shop-web-a-b", true);
+    assert_eq!(deletes(&soon(vec![deleted, c.clone(), a.clone()])), "shop-web-c");
+    let going = below("shop-web", "shop-web-c", true, None);
+    let words = "the lowest of these are being deleted; what is protected stays";
+    refused(&soon(vec![deep.clone(), going, a.clone()]), Reason::CascadingDeletion, words);
+    // Nothing else is left, and the one above it is not the next.
+    let words = "below namespace shop-web: namespace shop-web-a-b is protected";
+    refused(&soon(vec![deep, a]), Reason::NamespaceProtected, words);
+    let many: Vec<Below> =
+        (1..=7).map(|at| protected("shop-web", &format!("shop-web-{at}"), false)).collect();
+    let seen = soon(many.into_iter().chain([c]).collect());
+    assert_eq!(deletes(&seen), "shop-web-c");
+    let (_, message) = why(&plan(&seen));
+    let named = "all above it: shop-web-1, shop-web-2, shop-web-3, shop-web-4, shop-web-5 and 2 more";
+    assert!(message.ends_with(named), "{message}");
+}
+
 /// A Subnamespace above that is being deleted with all below it until then. Its namespace has these labels.
 fn top(until: &str, labels: &[(&str, &str)]) -> Below {
     let object = SubnamespaceObject::clone(&cascading(until, Vec::new()).object);
@@ -213,6 +251,10 @@ fn those_below_hear_once_that_their_turn_comes_and_how_to_prevent_it() {
         let ended = plan(&stored(above.into_iter().collect()));
         assert_eq!((announced(&ended), ended.events.len()), (None, 0));
     }
+    // It stays where one below it does, until nothing protects that.
+    let with_below = |below| Observation { below: vec![below], ..stored(vec![top(SOON, &[])]) };
+    assert_eq!(announced(&plan(&with_below(protected("shop-web", "shop-web-a", false)))), None);
+    assert!(announced(&plan(&with_below(living("shop-web", "shop-web-a")))).is_some());
     let mut kept = same;
     kept.namespace = Some(Arc::new(namespace("shop-web", &[(LABEL_PROTECTED, "")])));
     assert_eq!(announced(&plan(&kept)), None);

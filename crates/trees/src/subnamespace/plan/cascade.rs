@@ -8,8 +8,10 @@ use coppice_api::condition::{self, ConditionState, DELETION_PENDING};
 use coppice_api::names::LABEL_PROTECTED;
 use coppice_api::steps::Action;
 use coppice_kinds::SubnamespaceObject;
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
+use coppice_lifecycle::settings::Refusal;
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,6 +21,8 @@ use crate::context::Below;
 
 /// For so long at most before it ends consent counts: nobody deletes by what was written once and for all.
 const CONSENT: SignedDuration = SignedDuration::from_hours(24);
+/// So many of the namespaces that are protected are named.
+const MAX_NAMED: usize = 5;
 
 impl SubnamespacePlan {
     /// Each of those below passes the governor twice: before its Subnamespace is deleted, which cannot be undone, and as any other, when its
@@ -41,9 +45,7 @@ impl SubnamespacePlan {
         };
         self.next_check = Some(until);
         // That others are below it stops managers and people by `forbids`, which `protection` knows nothing of: here these go first.
-        let settings = &observation.settings;
-        let protection = |namespace: &NamespaceFacts| settings.protection(namespace);
-        if let Some(refusal) = protection(namespace) {
+        if let Some(refusal) = observation.settings.protection(namespace) {
             return State::deleting(refusal.reason, refusal.message);
         }
         if let Some(denied) = observation.circumstances().block(Action::Delete) {
@@ -51,32 +53,42 @@ impl SubnamespacePlan {
             self.next_check = Some(self.next_check.map_or(until, |at| at.min(until)));
             return state;
         }
-        let left = observation.below.len();
+        self.next_below(observation, until)
+    }
+
+    /// Deletes the next one below, past those that are protected: these stay, and so does all above them.
+    fn next_below(&mut self, observation: &Observation, until: Timestamp) -> State {
+        let (object, settings) = (&observation.object, &observation.settings);
+        let protection = |namespace: &NamespaceFacts| settings.protection(namespace);
         let going = |what: String| {
-            let message = format!(
-                "namespace {} is deleted after the {left} below it, from the bottom up, which spec.cascadeUntil allows until {until}: {what}",
-                object.name
-            );
+            let message = describe(observation, until, &what);
             State::deleting(Reason::CascadingDeletion, message)
         };
-        let mut lowest = lowest(&observation.below);
+        let lowest = lowest(&observation.below);
         let waits_for = |(below, namespace): &&&Below| {
-            below.terminating && namespace.as_ref().is_some_and(|namespace| !namespace.terminating)
+            let goes = |namespace: &NamespaceFacts| !namespace.terminating && protection(namespace).is_none();
+            below.terminating && namespace.as_deref().is_some_and(goes)
         };
         if let Some((below, _)) = lowest.iter().find(waits_for) {
             // Its own status says what it waits for.
             return going(format!("{} is next", below.name));
         }
-        lowest.retain(|(below, _)| !below.terminating);
-        let Some((next, namespace)) = lowest.first() else {
-            return going("the lowest of these are being deleted".to_owned());
+        let may_go = |(below, namespace): &&&Below| {
+            !below.terminating && namespace.as_deref().and_then(protection).is_none()
         };
-        if let Some(refusal) = namespace.as_deref().and_then(protection) {
-            return State::deleting(
-                refusal.reason,
-                format!("below namespace {}: {}", object.name, refusal.message),
-            );
-        }
+        let Some((next, _)) = lowest.iter().find(may_go) else {
+            let stay = |(_, namespace): &&Below| {
+                namespace.as_deref().filter(|namespace| !namespace.terminating).and_then(protection)
+            };
+            let refusals: Vec<Refusal> = lowest.iter().filter_map(stay).collect();
+            return match refusals.first() {
+                Some(refusal) if refusals.len() == lowest.len() => {
+                    let message = format!("below namespace {}: {}", object.name, refusal.message);
+                    State::deleting(refusal.reason, message)
+                }
+                _ => going("the lowest of these are being deleted".to_owned()),
+            };
+        };
         self.step = Step::DeleteBelow(Lowest(next.clone()));
         let message = format!(
             "Subnamespace {}/{} was deleted, since {} is and spec.cascadeUntil allows it",
@@ -111,14 +123,47 @@ impl SubnamespacePlan {
     }
 }
 
+/// What is said while those below a namespace go, and which of them stay.
+fn describe(observation: &Observation, until: Timestamp, what: &str) -> String {
+    let (name, below) = (&observation.object.name, &observation.below);
+    let protected: Vec<&str> = below
+        .iter()
+        .filter(|one| stays(&observation.settings, one))
+        .map(|(object, _)| &*object.name)
+        .collect();
+    if protected.is_empty() {
+        return format!(
+            "namespace {name} is deleted after the {} below it, from the bottom up, which spec.cascadeUntil allows until {until}: {what}",
+            below.len()
+        );
+    }
+    let first = protected.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = match protected.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "those below namespace {name} are deleted from the bottom up, which spec.cascadeUntil allows until {until}: {what}; what is protected \
+         stays, and all above it: {first}{more}"
+    )
+}
+
+/// Whether the namespace of one below is protected, so that it and all above it stay.
+fn stays(settings: &PlatformSettings, (_, own): &Below) -> bool {
+    own.as_deref().is_some_and(|own| !own.terminating && settings.protection(own).is_some())
+}
+
 /// What is said of a namespace whose turn in a cascade comes later, and until when; nothing of one that is being deleted, which nobody can
-/// prevent any more, and of one that stays since it or the namespace at the top is protected.
+/// prevent any more, and of one that stays since it, one below it or the namespace at the top is protected.
 fn announcement(observation: &Observation) -> Option<(String, Timestamp)> {
     let (object, now) = (&observation.object, observation.time.now());
     let goes = |namespace: &NamespaceFacts| {
         !namespace.terminating && observation.settings.protection(namespace).is_none()
     };
     if object.terminating || !observation.own_namespace().is_some_and(|namespace| goes(namespace)) {
+        return None;
+    }
+    if observation.below.iter().any(|one| stays(&observation.settings, one)) {
         return None;
     }
     let mut above = observation.above.iter().filter(|(_, own)| own.as_deref().is_some_and(goes));
