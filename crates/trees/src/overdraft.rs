@@ -9,6 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 /// So long at least an overdraft is said to stand. Under churn the API server lets what is used go beyond a quota again and again for a
 /// moment, which is one overdraft.
 const STANDS_FOR: SignedDuration = SignedDuration::from_mins(1);
+/// What follows the numbers and their time in a message.
+const CONSEQUENCES: &str = "; nothing is deleted for it, and nothing more of it is admitted there until less is used or the namespace gets \
+                            more";
 
 /// Says in the conditions of a status whether what is used in a namespace is within its quota, of this generation and as of now. Returns the
 /// Event if that began or ended, and when time alone can end it.
@@ -47,17 +50,32 @@ impl Said {
 /// None while it is not certain, and where it always was within.
 ///
 /// What is used changes all the time, and each change would be a write: the message of `before` stays until another resource joins those
-/// that it is about.
+/// that it is about, or one of them is within the quota again; that is seen a minute after the message was written at the earliest.
 fn state(before: Option<&Condition>, namespace: &str, quota: &Quota, now: Timestamp) -> Option<Said> {
     let overdraft = quota.overdraft()?;
     let over: Vec<&ResourceName> =
         overdraft.iter().filter(|(_, amount)| !amount.is_zero()).map(|(name, _)| name).collect();
     let begun = before.filter(|before| before.status == "False");
     if !over.is_empty() {
-        let same = begun.filter(|begun| is_about(&begun.message, namespace, &over));
-        let message =
-            same.map_or_else(|| with_numbers(namespace, &over, quota), |begun| begun.message.clone());
-        return Some(Said::new("False", Reason::Overdraft, message, begun.is_none()));
+        let known = begun.map(|begun| resources_of(&begun.message, namespace)).unwrap_or_default();
+        let fewer = over.len() < known.len();
+        let stands_until = begun
+            .and_then(|begun| written_at(&begun.message)?.checked_add(STANDS_FOR).ok())
+            .filter(|at| fewer && now < *at);
+        let said = match begun {
+            Some(begun)
+                if over.iter().all(|name| known.contains(&name.as_str()))
+                    && (!fewer || stands_until.is_some()) =>
+            {
+                let said = Said::new("False", Reason::Overdraft, begun.message.clone(), false);
+                Said { next_check: stands_until, ..said }
+            }
+            _ => {
+                let message = with_numbers(namespace, &over, quota, now);
+                Said::new("False", Reason::Overdraft, message, begun.is_none())
+            }
+        };
+        return Some(said);
     }
     // Of one that never was beyond it nothing has to be said.
     before?;
@@ -77,24 +95,24 @@ fn beginning(namespace: &str) -> String {
     format!("namespace {namespace} uses more than its quota of ")
 }
 
-/// Whether a message is about all of these resources.
-fn is_about(message: &str, namespace: &str, over: &[&ResourceName]) -> bool {
+/// The resources that a message is about.
+fn resources_of<'a>(message: &'a str, namespace: &str) -> Vec<&'a str> {
     let names = message.strip_prefix(&*beginning(namespace)).and_then(|rest| rest.split(": ").next());
-    names.is_some_and(|names| over.iter().all(|name| names.split(", ").any(|known| known == name.as_str())))
+    names.map(|names| names.split(", ").collect()).unwrap_or_default()
 }
 
-fn with_numbers(namespace: &str, over: &[&ResourceName], quota: &Quota) -> String {
+/// When a message was written.
+fn written_at(message: &str) -> Option<Timestamp> {
+    let (numbers, _) = message.split_once(CONSEQUENCES)?;
+    numbers.rsplit_once(" at ")?.1.parse().ok()
+}
+
+fn with_numbers(namespace: &str, over: &[&ResourceName], quota: &Quota, now: Timestamp) -> String {
     let own = quota.own();
     let names: Vec<&str> = over.iter().map(|name| name.as_str()).collect();
     let numbers: Vec<String> =
         over.iter().map(|name| format!("{} of {} {name}", quota.used.get(name), own.get(name))).collect();
-    format!(
-        "{}{}: {} when this was seen; nothing is deleted for it, and nothing more of it is admitted there until less is used or the \
-         namespace gets more",
-        beginning(namespace),
-        names.join(", "),
-        numbers.join(", ")
-    )
+    format!("{}{}: {} at {now:.0}{CONSEQUENCES}", beginning(namespace), names.join(", "), numbers.join(", "))
 }
 
 #[cfg(test)]
@@ -114,8 +132,8 @@ mod tests {
         Quota { enforced: hard.clone(), hard, used: resources(used), ledger: Ledger::default() }
     }
 
-    const BEGUN: &str = "namespace shop uses more than its quota of pods: 5 of 2 pods when this was seen; nothing is deleted for it, and \
-                         nothing more of it is admitted there until less is used or the namespace gets more";
+    const BEGUN: &str = "namespace shop uses more than its quota of pods: 5 of 2 pods at 1970-01-01T00:00:00Z; nothing is deleted for it, \
+                         and nothing more of it is admitted there until less is used or the namespace gets more";
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -153,16 +171,30 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_again_for_further_resources_and_not_for_other_numbers_or_fewer() {
+    fn it_is_said_again_for_further_resources_and_for_fewer_after_a_minute_and_not_for_other_numbers() {
         let mut shop = Shop::default();
         shop.uses(&[("pods", "5")], 0);
         assert_eq!(shop.uses(&[("pods", "3")], 1), (None, None));
         assert_eq!(shop.said(), ("False", BEGUN));
         assert_eq!(shop.uses(&[("cpu", "1500m"), ("pods", "3")], 2), (None, None));
         let both = shop.said().1.to_owned();
-        assert!(both.contains("quota of cpu, pods: 1500m of 1 cpu, 3 of 2 pods when"), "{both}");
-        shop.uses(&[("pods", "4")], 3);
-        assert_eq!(shop.said(), ("False", &*both));
+        let words = "quota of cpu, pods: 1500m of 1 cpu, 3 of 2 pods at 1970-01-01T00:00:02Z; nothing";
+        assert!(both.contains(words), "{both}");
+        // What goes back and forth is not written each time.
+        for second in [3, 61] {
+            assert_eq!(shop.uses(&[("pods", "4")], second), (None, Some(at(62))));
+            assert_eq!(shop.uses(&[("cpu", "2"), ("pods", "4")], second), (None, None));
+            assert_eq!(shop.said(), ("False", &*both));
+        }
+        assert_eq!(shop.uses(&[("pods", "4")], 62), (None, None));
+        let fewer = shop.said().1.to_owned();
+        assert!(fewer.contains("quota of pods: 4 of 2 pods at 1970-01-01T00:01:02Z; nothing"), "{fewer}");
+        shop.uses(&[("pods", "3")], 200);
+        assert_eq!(shop.said(), ("False", &*fewer));
+        // As an earlier version wrote it: without a time, it is written again at once.
+        shop.0[0].message = both.replace("at 1970-01-01T00:00:02Z", "when this was seen");
+        assert_eq!(shop.uses(&[("pods", "3")], 201), (None, None));
+        assert!(shop.said().1.contains("quota of pods: 3 of 2 pods at 1970-01-01T00:03:21Z"));
     }
 
     #[test]
@@ -179,7 +211,7 @@ mod tests {
         assert_eq!(shop.said(), ("True", "namespace shop is within its quota again"));
         assert_eq!(shop.uses(&[("pods", "1")], 61), (None, None));
         assert_eq!(shop.uses(&[("pods", "5")], 62), (Some(Reason::Overdraft), None));
-        assert_eq!(shop.said(), ("False", BEGUN));
+        assert_eq!(shop.said(), ("False", &*BEGUN.replace("00:00:00Z", "00:01:02Z")));
         assert_eq!(shop.uses(&[("pods", "2")], 121), (None, Some(at(122))));
     }
 
