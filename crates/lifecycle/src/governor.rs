@@ -38,6 +38,11 @@ impl Denied {
         self.retry_at.filter(|_| !looks_again)
     }
 
+    /// The same to the minute, and never earlier: for a status that is not written again for each step that others take.
+    pub fn minute(&self) -> Option<Timestamp> {
+        self.date().map(|at| round_up(at, 60))
+    }
+
     /// Not before something changes.
     pub fn until_changed((reason, message): (Reason, String)) -> Self {
         Self { reason, message, retry_at: None }

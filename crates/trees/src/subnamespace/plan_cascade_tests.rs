@@ -96,8 +96,8 @@ fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
     let in_common = GovernorStatus { tree_reservations: spent(), reservations: spent(), ..own("another") };
     assert_eq!(waits(Observation { budget: in_common.clone(), ..deleted() }), None);
     let (reason, message) = waits(Observation { budget: own("shop"), ..deleted() }).unwrap();
-    let words =
-        "the budget of tree shop, 10 destructive steps an hour (perHour, maxShare, atLeast), is spent";
+    let words = "the budget of tree shop, 10 destructive steps an hour (perHour, maxShare, atLeast), is spent; tried again at \
+                 2026-01-01T01:00:00Z";
     assert_eq!((reason, &*message), (Reason::TreeBudgetSpent, words));
     // With one above it, or with all below it.
     let with_one_above = |budget: GovernorStatus| {
@@ -118,6 +118,35 @@ fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
     let with_early_consent = cascading(early, Vec::new());
     let by_hand = Observation { children: Vec::new(), budget: own("shop"), ..with_early_consent };
     assert_eq!(waits(by_hand).unwrap().0, Reason::TreeBudgetSpent);
+}
+
+#[test]
+fn what_waits_for_the_budget_of_an_hour_says_until_which_minute_and_says_it_once() {
+    let at = |time: &str| ServerTime::certain(time.parse().unwrap());
+    let spent = |reserved: &str, steps: u32| {
+        let reservations = vec![ReservationEntry { at: reserved.parse().unwrap(), steps }];
+        let tree_budgets = vec![TreeBudget { tree: "shop".to_owned(), reservations }];
+        GovernorStatus { tree_budgets, ..GovernorStatus::default() }
+    };
+    let hour = || Observation { budget: spent("2025-12-31T23:30:20Z", 10), ..deleted() };
+    let begun = plan(&hour());
+    assert_eq!(begun.next_check, Some("2026-01-01T00:30:20Z".parse().unwrap()));
+    let (reason, message) = why(&begun);
+    assert_eq!(reason, Reason::TreeBudgetSpent);
+    assert!(message.ends_with("is spent; tried again at 2026-01-01T00:31:00Z"), "{message}");
+    let status = serde_json::to_value(&begun.status).unwrap();
+    let metadata = json!({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 0});
+    for time in ["2026-01-01T00:10:00Z", "2026-01-01T00:30:00Z"] {
+        let same = Observation { object: object("4", &metadata, &status), time: at(time), ..hour() };
+        assert!(plan(&same).is_steady(&same.object.status), "{:?}", why(&plan(&same)));
+    }
+    // What waits for less than a minute says no minute.
+    let soon = plan(&Observation { time: at("2026-01-01T00:30:00Z"), ..hour() });
+    assert!(why(&soon).1.ends_with("is spent"), "{:?}", why(&soon));
+    let spec = serde_json::from_value(json!({"governor": {"perMinute": 1}})).unwrap();
+    let settings = Arc::new(PlatformSettings::new(spec, "coppice-system", Vec::new()));
+    let minute = plan(&Observation { settings, budget: spent(DELETED, 1), ..deleted() });
+    assert!(why(&minute).1.ends_with("a minute (perMinute), is spent"), "{:?}", why(&minute));
 }
 
 #[test]

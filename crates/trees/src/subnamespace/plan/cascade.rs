@@ -49,7 +49,7 @@ impl SubnamespacePlan {
             return State::deleting(refusal.reason, refusal.message);
         }
         if let Some(denied) = observation.circumstances().block(Action::Delete) {
-            let state = self.waits(denied);
+            let state = self.waits(denied, observation.time.now());
             self.next_check = Some(self.next_check.map_or(until, |at| at.min(until)));
             return state;
         }

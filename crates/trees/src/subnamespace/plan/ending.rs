@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::condition::{self, READY};
 use coppice_api::names::LABEL_CHILDREN;
 use coppice_api::steps::Action;
 use coppice_api::{Reason, SubnamespacePhase};
@@ -11,12 +12,15 @@ use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::steps::{self, Decided};
 use coppice_mutants::{Mutant, active};
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::observe::Observation;
 use super::moving::parent_ends;
 use super::{POLICY, State, Step, SubnamespacePlan, being_deleted, is_created_by};
 use crate::allotment::allotment;
 use crate::metadata::NamespaceChanges;
+
+const A_MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 impl SubnamespacePlan {
     /// The Subnamespace is being deleted. Whatever that waits for, what is under way of its quota goes on: transfers may have begun it.
@@ -134,7 +138,7 @@ impl SubnamespacePlan {
         let Some(intent) = self.status.steps.intent.clone().filter(|intent| intent.uid == namespace.uid)
         else {
             if let Some(denied) = denied {
-                return self.waits(denied);
+                return self.waits(denied, now);
             }
             let evidence = BTreeMap::from([("subnamespace".to_owned(), object.uid.to_string())]);
             let decided = Decided {
@@ -150,14 +154,27 @@ impl SubnamespacePlan {
             return being_deleted();
         };
         if let Some(denied) = denied.or_else(|| steps::wait_for_retry(&intent, now)) {
-            return self.waits(denied);
+            return self.waits(denied, now);
         }
         self.step = Step::DeleteNamespace(intent);
         being_deleted()
     }
 
-    pub(super) fn waits(&mut self, denied: Denied) -> State {
+    /// It waits for what stops the step; for a budget that is spent, with the minute from which it is tried again.
+    pub(super) fn waits(&mut self, denied: Denied, now: Timestamp) -> State {
         self.next_check = denied.retry_at;
-        State::deleting(denied.reason, denied.message)
+        let message = self.with_minute(&denied, now).unwrap_or(denied.message);
+        State::deleting(denied.reason, message)
+    }
+
+    /// What is said of a budget that is spent for more than a minute, and until it is not: what waits for shorter would have another minute
+    /// again and again.
+    fn with_minute(&self, denied: &Denied, now: Timestamp) -> Option<String> {
+        let spent = matches!(denied.reason, Reason::BudgetSpent | Reason::TreeBudgetSpent);
+        let at = denied.retry_at.filter(|_| spent)?;
+        let message = format!("{}; tried again at {:.0}", denied.message, denied.minute()?);
+        let said =
+            condition::find(&self.status.conditions, READY).is_some_and(|ready| ready.message == message);
+        (said || at.duration_since(now) > A_MINUTE).then_some(message)
     }
 }
