@@ -92,6 +92,16 @@ impl Share<'_> {
         }
     }
 
+    /// How many of its steps an hour are allowed. In a tree one at least, unless all are stopped (`perHour` of 0): users ask for each by
+    /// itself, and with `atLeast` of 0 the share of a small tree would be none for ever.
+    fn hourly_limit(self, settings: &GovernorSpec) -> u32 {
+        let limit = hourly_limit(settings, self.namespaces());
+        match self {
+            Self::Managers(_) | Self::Trees(_) => limit,
+            Self::Tree { .. } => limit.max(settings.per_hour.min(1)),
+        }
+    }
+
     /// What was reserved for these steps.
     fn reservations(self, budget: &GovernorStatus) -> &[ReservationEntry] {
         match self {
@@ -165,7 +175,7 @@ fn remaining(
         return Err(breaker::denied(open));
     }
     let share = share.with_room(budget, now);
-    let hourly = hourly_limit(settings, share.namespaces());
+    let hourly = share.hourly_limit(settings);
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
     let together = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
     let own = share.reservations(budget).iter().rev();

@@ -58,6 +58,25 @@ fn a_share_is_of_the_namespaces_of_the_tree() {
 }
 
 #[test]
+fn in_a_tree_whose_share_is_less_than_one_an_hour_users_may_delete_one() {
+    let grants = |settings: &GovernorSpec, share| {
+        let grant = reserve(settings, &GovernorStatus::default(), share, at(0), 9);
+        (grant.granted, grant.denied.map(|denied| (denied.reason, denied.retry_at)))
+    };
+    let small = Share::Tree { name: "a", namespaces: 4, all_trees: 4 };
+    let later = (Reason::TreeBudgetSpent, Some(at(3_600_000)));
+    assert_eq!(grants(&settings(30, 300, 0), small), (1, Some(later)));
+    // Of what goes by itself, or with all below it, the share is as it is written; and 0 an hour, or a minute, stops every step.
+    let never = |reason: Reason| (0_u32, Some((reason, None::<Timestamp>)));
+    for share in [Share::Managers(4), Share::Trees(4)] {
+        assert_eq!(grants(&settings(30, 300, 0), share), never(Reason::BudgetSpent), "{share:?}");
+    }
+    for stopped in [settings(30, 0, 0), settings(30, 0, 10), settings(0, 300, 0)] {
+        assert_eq!(grants(&stopped, small), never(Reason::TreeBudgetSpent));
+    }
+}
+
+#[test]
 fn paused_and_an_open_breaker_stop_what_users_delete() {
     let paused = GovernorSpec { paused: true, ..GovernorSpec::default() };
     let denied = allow(&paused, &GovernorStatus::default(), tree("a"), at(0)).unwrap_err();
