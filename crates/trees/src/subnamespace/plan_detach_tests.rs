@@ -65,6 +65,18 @@ fn what_is_on_its_way_arrives_before_a_namespace_is_taken_out() {
 }
 
 #[test]
+fn below_a_root_that_is_being_deleted_a_namespace_is_taken_out_with_the_quota_that_it_has() {
+    let root = NamespaceFacts { terminating: true, ..namespace("shop", &[]) };
+    let moving = Some(MoveTarget::Nowhere((Reason::NotInTree, "the root is being deleted".to_owned())));
+    let seen =
+        Observation { parent: Some(Arc::new(root)), parent_quota: None, moving, ..detaching(deleted()) };
+    assert_eq!(plan(&seen).step, Step::ReleaseQuota);
+    // One that is missing in a root that stays is waited for.
+    let missing = Observation { parent_quota: None, ..detaching(ready()) };
+    refused(&missing, Reason::QuotaChanging, "the quota of namespace shop is missing");
+}
+
+#[test]
 fn of_what_was_taken_out_only_the_object_goes_whatever_else_is_seen() {
     let status = json!({"phase": "Detached", "allotment": {"hard": {"pods": "4"}, "decided": 0}});
     let lost = (Reason::NotInTree, "namespace shop belongs to no tree".to_owned());

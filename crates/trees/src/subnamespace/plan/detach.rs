@@ -75,7 +75,9 @@ impl SubnamespacePlan {
         let ours = |quota: &coppice_kinds::TreeQuota| quota.tree.is_some();
         let released = observation.quota.as_deref().is_some_and(|quota| !ours(quota));
         let labelled = namespace.labels.get(LABEL_SUBNAMESPACE).is_some();
-        if labelled && !released {
+        // Where all namespaces above are being deleted, what was on its way between them goes with their quotas.
+        let nowhere = matches!(observation.moving, Some(MoveTarget::Nowhere(_)));
+        if labelled && !released && !(nowhere && observation.parent_quota.is_none()) {
             // What was begun is ended first: on its way it is in nobody's quota.
             let has = allotment(object).unwrap_or_default();
             if let Some(state) = self.quota_step(observation, &has, now) {
