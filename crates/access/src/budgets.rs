@@ -23,7 +23,12 @@ impl Budgets {
         now: Timestamp,
     ) -> Turn {
         let per_minute = usize::try_from(per_minute).unwrap_or(usize::MAX);
-        self.all().entry(provider.to_owned()).or_default().take(key, urgency, per_minute, now)
+        self.all().entry(provider.to_owned()).or_default().take(
+            (key.namespace(), key),
+            urgency,
+            per_minute,
+            now,
+        )
     }
 
     /// What was granted to it last was not asked for.

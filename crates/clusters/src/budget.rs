@@ -1,5 +1,6 @@
 //! How many credentials a minute are asked for by one `ClusterProvider`, and who goes first.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use coppice_clusters_api::Cause;
@@ -10,8 +11,8 @@ use crate::rotation::later;
 use crate::status::validity;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Who waits asks again after that at most, since it may be more urgent by then.
-const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
+/// Whoever waits becomes more urgent so often: what is urgent in one namespace keeps nobody waiting for ever.
+const RAISED_EVERY: SignedDuration = SignedDuration::from_mins(5);
 /// Who has not asked again so long after its time does not wait any more.
 const GRACE: SignedDuration = SignedDuration::from_mins(1);
 /// A credential of whose time less than this part is left is about to expire.
@@ -28,6 +29,18 @@ pub enum Urgency {
     New,
     /// The time of the one before has come, and some of it is left.
     Routine,
+}
+
+impl Urgency {
+    /// The same after so long a wait.
+    fn after(self, waited: SignedDuration) -> Self {
+        let steps = waited.as_secs() / RAISED_EVERY.as_secs();
+        (0..steps.min(3)).fold(self, |urgency, _| match urgency {
+            Self::Expiring | Self::Forced => Self::Expiring,
+            Self::New => Self::Forced,
+            Self::Routine => Self::New,
+        })
+    }
 }
 
 /// Whether a credential may be asked for.
@@ -62,10 +75,16 @@ pub struct Budget<K> {
     /// When those of the last minute were granted, and to whom, the oldest first.
     granted: VecDeque<(Timestamp, K)>,
     waiting: BTreeMap<K, Waiting>,
+    /// How many were granted.
+    turns: u64,
+    /// Which of these each namespace had last, while somebody waits.
+    last_turns: BTreeMap<Urgency, BTreeMap<Box<str>, u64>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
+    namespace: Box<str>,
+    /// What it was when it asked last, after its wait until then.
     urgency: Urgency,
     since: Timestamp,
     asks_again: Timestamp,
@@ -73,34 +92,68 @@ struct Waiting {
 
 impl<K> Default for Budget<K> {
     fn default() -> Self {
-        Self { granted: VecDeque::new(), waiting: BTreeMap::new() }
+        Self { granted: VecDeque::new(), waiting: BTreeMap::new(), turns: 0, last_turns: BTreeMap::new() }
     }
 }
 
 impl<K: Clone + Ord> Budget<K> {
-    /// Asks for a credential: in any minute so many are granted at most, and none to somebody while others that are more urgent, or as
-    /// urgent and have waited longer, wait for it.
-    pub fn take(&mut self, key: &K, urgency: Urgency, per_minute: usize, now: Timestamp) -> Turn {
+    /// Asks for a credential in a namespace: in any minute so many are granted at most, and none to somebody while others wait for it that
+    /// are more urgent. Among those that are as urgent the namespaces take turns, and within one goes first who has waited longest.
+    pub fn take(
+        &mut self,
+        (namespace, key): (&str, &K),
+        urgency: Urgency,
+        per_minute: usize,
+        now: Timestamp,
+    ) -> Turn {
         while self.granted.front().is_some_and(|(granted, _)| later(*granted, MINUTE) <= now) {
             self.granted.pop_front();
         }
         self.waiting.retain(|_, waiting| now < later(waiting.asks_again, GRACE));
+        if self.waiting.is_empty() {
+            self.last_turns.clear();
+        }
         let since = self.waiting.get(key).map_or(now, |waiting| waiting.since);
-        let place = (urgency, since, key);
-        let others = self.waiting.iter().filter(|(of, _)| *of != key);
-        let before = others.filter(|(of, waiting)| (waiting.urgency, waiting.since, *of) < place);
-        let (before, free) = (before.count(), per_minute.saturating_sub(self.granted.len()));
+        let urgency = urgency.after(now.duration_since(since));
+        let before = self.before((namespace, key), urgency, since);
+        let free = per_minute.saturating_sub(self.granted.len());
         if before < free {
             self.waiting.remove(key);
             self.granted.push_back((now, key.clone()));
+            self.turns += 1;
+            self.last_turns.entry(urgency).or_default().insert(namespace.into(), self.turns);
             return Turn::Granted;
         }
         // When as many have left the last minute as go before it, and one more; or soon, if those that go before it have not come yet.
         let leaves = self.granted.get(before - free).or(self.granted.back());
         let free_at = leaves.map_or(now, |(granted, _)| later(*granted, MINUTE));
-        let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, ASK_AGAIN));
-        self.waiting.insert(key.clone(), Waiting { urgency, since, asks_again });
+        let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, MINUTE));
+        self.waiting.insert(key.clone(), Waiting { namespace: namespace.into(), urgency, since, asks_again });
         Turn::NotBefore(asks_again)
+    }
+
+    /// How many go before one that has waited since then.
+    fn before(&self, (namespace, key): (&str, &K), urgency: Urgency, since: Timestamp) -> usize {
+        let (mut more_urgent, mut as_urgent) = (0_usize, vec![(namespace, since, key)]);
+        for (of, waiting) in self.waiting.iter().filter(|(of, _)| *of != key) {
+            match waiting.urgency.cmp(&urgency) {
+                Ordering::Less => more_urgent += 1,
+                Ordering::Equal => as_urgent.push((&*waiting.namespace, waiting.since, of)),
+                Ordering::Greater => {}
+            }
+        }
+        as_urgent.sort_unstable();
+        let last_turns = self.last_turns.get(&urgency);
+        let mut line = Vec::new();
+        // The first one of each namespace, then the second one of each, and so on.
+        for of_one in as_urgent.chunk_by(|one, next| one.0 == next.0) {
+            for (round, (namespace, since, of)) in of_one.iter().enumerate() {
+                let last_turn = last_turns.and_then(|turns| turns.get(*namespace));
+                line.push((round, last_turn, *since, *of));
+            }
+        }
+        line.sort_unstable();
+        more_urgent + line.iter().position(|(.., of)| *of == key).unwrap_or(line.len())
     }
 
     /// What was granted to it last was not asked for.

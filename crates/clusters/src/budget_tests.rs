@@ -6,10 +6,19 @@ use crate::plan::tests::{at, settled};
 
 const ALL: [Urgency; 4] = [Urgency::Expiring, Urgency::Forced, Urgency::New, Urgency::Routine];
 
+/// Who asks, by its key.
+fn namespace(key: u32) -> &'static str {
+    match key % 3 {
+        0 => "one",
+        1 => "two",
+        _ => "three",
+    }
+}
+
 #[test]
 fn the_most_urgent_goes_first_and_then_who_has_waited_longest() {
     let mut budget = Budget::default();
-    assert_eq!(budget.take(&"first", Urgency::Routine, 1, at(0)), Turn::Granted);
+    assert_eq!(budget.take(("other", &"first"), Urgency::Routine, 1, at(0)), Turn::Granted);
     let asked = [
         ("routine", Urgency::Routine),
         ("new", Urgency::New),
@@ -18,7 +27,7 @@ fn the_most_urgent_goes_first_and_then_who_has_waited_longest() {
         ("forced", Urgency::Forced),
     ];
     for (second, (key, urgency)) in (1..).zip(asked) {
-        assert!(matches!(budget.take(&key, urgency, 1, at(second)), Turn::NotBefore(_)), "{key}");
+        assert!(matches!(budget.take((key, &key), urgency, 1, at(second)), Turn::NotBefore(_)), "{key}");
     }
     assert_eq!(budget.waiting(at(5)), 5);
     let mut order = Vec::new();
@@ -26,7 +35,7 @@ fn the_most_urgent_goes_first_and_then_who_has_waited_longest() {
         // Each asks again when it is to, and not before.
         for (key, urgency) in asked {
             let is_time = budget.asks_again(&key, at(second)).is_none() && !order.contains(&key);
-            if is_time && budget.take(&key, urgency, 1, at(second)) == Turn::Granted {
+            if is_time && budget.take((key, &key), urgency, 1, at(second)) == Turn::Granted {
                 order.push(key);
             }
         }
@@ -36,18 +45,49 @@ fn the_most_urgent_goes_first_and_then_who_has_waited_longest() {
 }
 
 #[test]
+fn among_those_that_are_as_urgent_namespaces_take_turns() {
+    let mut budget = Budget::default();
+    assert_eq!(budget.take(("other", &0), Urgency::Forced, 1, at(0)), Turn::Granted);
+    let asked = [("loud", 1), ("loud", 2), ("loud", 3), ("quiet", 11), ("quiet", 12)];
+    for (second, (namespace, key)) in (1..).zip(asked) {
+        let turn = budget.take((namespace, &key), Urgency::Forced, 1, at(second));
+        assert!(matches!(turn, Turn::NotBefore(_)), "{key}");
+    }
+    let mut order = Vec::new();
+    for second in 6..400 {
+        for (namespace, key) in asked {
+            let is_time = budget.asks_again(&key, at(second)).is_none() && !order.contains(&key);
+            if is_time && budget.take((namespace, &key), Urgency::Forced, 1, at(second)) == Turn::Granted {
+                order.push(key);
+            }
+        }
+    }
+    assert_eq!(order, [1, 11, 2, 12, 3]);
+}
+
+#[test]
+fn whoever_waits_becomes_more_urgent() {
+    let after = |minutes| Urgency::Routine.after(SignedDuration::from_mins(minutes));
+    assert_eq!(
+        [after(4), after(5), after(10), after(15), after(600)],
+        [Urgency::Routine, Urgency::New, Urgency::Forced, Urgency::Expiring, Urgency::Expiring]
+    );
+    assert_eq!(Urgency::Expiring.after(SignedDuration::from_secs(-1)), Urgency::Expiring);
+}
+
+#[test]
 fn who_does_not_come_back_holds_nobody_up() {
     let mut budget = Budget::default();
-    assert_eq!(budget.take(&1, Urgency::New, 1, at(0)), Turn::Granted);
-    assert_eq!(budget.take(&2, Urgency::Expiring, 1, at(1)), Turn::NotBefore(at(60)));
-    assert!(matches!(budget.take(&3, Urgency::Routine, 1, at(2)), Turn::NotBefore(_)));
-    assert!(matches!(budget.take(&3, Urgency::Routine, 1, at(70)), Turn::NotBefore(_)));
-    assert_eq!(budget.take(&3, Urgency::Routine, 1, at(121)), Turn::Granted);
+    assert_eq!(budget.take(("team", &1), Urgency::New, 1, at(0)), Turn::Granted);
+    assert_eq!(budget.take(("team", &2), Urgency::Expiring, 1, at(1)), Turn::NotBefore(at(60)));
+    assert!(matches!(budget.take(("team", &3), Urgency::Routine, 1, at(2)), Turn::NotBefore(_)));
+    assert!(matches!(budget.take(("team", &3), Urgency::Routine, 1, at(70)), Turn::NotBefore(_)));
+    assert_eq!(budget.take(("team", &3), Urgency::Routine, 1, at(121)), Turn::Granted);
     // A larger budget counts at once.
-    assert!(matches!(budget.take(&4, Urgency::New, 1, at(122)), Turn::NotBefore(_)));
-    assert_eq!(budget.take(&4, Urgency::New, 2, at(123)), Turn::Granted);
+    assert!(matches!(budget.take(("team", &4), Urgency::New, 1, at(122)), Turn::NotBefore(_)));
+    assert_eq!(budget.take(("team", &4), Urgency::New, 2, at(123)), Turn::Granted);
     // Nor does who is deleted.
-    assert!(matches!(budget.take(&5, Urgency::Expiring, 2, at(124)), Turn::NotBefore(_)));
+    assert!(matches!(budget.take(("team", &5), Urgency::Expiring, 2, at(124)), Turn::NotBefore(_)));
     budget.stop_waiting(&5);
     assert_eq!(budget.waiting(at(125)), 0);
 }
@@ -55,12 +95,12 @@ fn who_does_not_come_back_holds_nobody_up() {
 #[test]
 fn what_was_not_asked_for_is_granted_to_others() {
     let mut budget = Budget::default();
-    assert_eq!(budget.take(&1, Urgency::New, 2, at(0)), Turn::Granted);
-    assert_eq!(budget.take(&2, Urgency::New, 2, at(1)), Turn::Granted);
+    assert_eq!(budget.take(("team", &1), Urgency::New, 2, at(0)), Turn::Granted);
+    assert_eq!(budget.take(("team", &2), Urgency::New, 2, at(1)), Turn::Granted);
     budget.give_back(&1);
     budget.give_back(&1);
-    assert_eq!(budget.take(&3, Urgency::New, 2, at(2)), Turn::Granted);
-    assert_eq!(budget.take(&1, Urgency::New, 2, at(3)), Turn::NotBefore(at(61)));
+    assert_eq!(budget.take(("team", &3), Urgency::New, 2, at(2)), Turn::Granted);
+    assert_eq!(budget.take(("team", &1), Urgency::New, 2, at(3)), Turn::NotBefore(at(61)));
 }
 
 #[test]
@@ -98,7 +138,7 @@ proptest! {
         let mut ask = |open: &mut BTreeMap<u32, Urgency>, now: i64| {
             for (key, urgency) in open.clone() {
                 if budget.asks_again(&key, at(now)).is_none()
-                    && budget.take(&key, urgency, per_minute, at(now)) == Turn::Granted
+                    && budget.take((namespace(key), &key), urgency, per_minute, at(now)) == Turn::Granted
                 {
                     granted.push(now);
                     open.remove(&key);
@@ -125,5 +165,36 @@ proptest! {
             let in_its_minute = granted[n..].iter().take_while(|second| **second < first + 60).count();
             prop_assert!(in_its_minute <= per_minute, "{granted:?}");
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However much it asks for, and however urgent that is.
+    #[test]
+    fn one_namespace_keeps_no_other_waiting(
+        loud in proptest::collection::vec(0..4_usize, 12),
+        quiet in proptest::collection::vec((0..4_usize, 0..60_i64), 1..6),
+        per_minute in 1..5_usize
+    ) {
+        let (mut budget, mut open) = (Budget::default(), quiet.into_iter().enumerate().collect::<Vec<_>>());
+        // Every 5 seconds, for 35 minutes: 5 until all have begun to wait, 16 until they are as urgent as can be, and a turn a minute.
+        for step in 0..35 * 12 {
+            let now = at(step * 5);
+            for (n, urgency) in loud.iter().enumerate() {
+                let key = 100 + n;
+                if budget.asks_again(&key, now).is_none() {
+                    // It begins again at once when it has got one.
+                    budget.take(("loud", &key), ALL[*urgency], per_minute, now);
+                }
+            }
+            open.retain(|(key, (urgency, begins))| {
+                let asks = step >= *begins && budget.asks_again(key, now).is_none();
+                let namespace = format!("quiet-{key}");
+                !asks || budget.take((namespace.as_str(), key), ALL[*urgency], per_minute, now) != Turn::Granted
+            });
+        }
+        prop_assert!(open.is_empty(), "{open:?}");
     }
 }

@@ -74,6 +74,11 @@ impl AccessKey {
     fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// Its namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
 }
 
 impl fmt::Display for AccessKey {
