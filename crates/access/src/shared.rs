@@ -63,9 +63,9 @@ impl Providers {
         Source::new(&self.namespace, &at)
     }
 
-    /// The same for the one of that name, if it is there and can be understood.
+    /// The same for the one of that name, if it is there and its spec can be understood.
     pub(crate) fn source_of(&self, name: &str) -> Option<Source> {
         let provider = self.store.get("", name)?;
-        Some(self.source(provider.decoded().ok()?))
+        Some(self.source(provider.spec.as_ref().ok()?))
     }
 }

@@ -116,7 +116,8 @@ pub(super) async fn permission(
             "does not exist: write the name of another one into a new ClusterAccess, or ask the platform to create it",
         ));
     };
-    let Ok(provider) = provider.decoded_shared() else {
+    // Nothing is decided by its status.
+    let Ok(provider) = &provider.spec else {
         return Ok(missing(
             "cannot be understood by this version of Coppice: ask the platform to write it again",
         ));

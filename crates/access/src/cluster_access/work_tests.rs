@@ -3,8 +3,8 @@ use std::sync::{Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_clusters::Urgency;
 use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters::{Permission, Urgency};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -154,11 +154,17 @@ async fn a_revocation_is_counted_once_when_status_says_so() {
 
 /// A generation of a `ClusterProvider` with its kubeconfig in that Secret, for namespaces with a label.
 fn provider(generation: i64, secret: &str) -> Provider {
+    provider_with(&json!({}), generation, secret)
+}
+
+/// The same with this status.
+fn provider_with(status: &Value, generation: i64, secret: &str) -> Provider {
     let rights = json!({"namespaces": ["shop"], "clusterRoles": ["view"]});
     let selector = json!({"matchLabels": {"ci": "yes"}});
     let object = json!({
         "metadata": {"name": "p", "uid": "p", "resourceVersion": generation.to_string(), "generation": generation},
-        "spec": {"credential": {"secret": secret}, "allow": [{"namespaceSelector": selector, "rights": rights}]}
+        "spec": {"credential": {"secret": secret}, "allow": [{"namespaceSelector": selector, "rights": rights}]},
+        "status": status
     });
     read::decoded::<ClusterProviders>(object.to_string().as_bytes(), &()).unwrap()
 }
@@ -191,6 +197,19 @@ async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }), "{result:?}");
     let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
     assert_eq!(paths, ["/api/v1/namespaces/team"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_allows_is_understood_without_its_status() {
+    let (clients, _) =
+        scripted(|_, _, _| Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}})));
+    let (controller, _) = controller(clients);
+    let of_another_version = provider_with(&json!({"accesses": "many"}), 1, "of-the-platform");
+    assert!(of_another_version.status_error.is_some());
+    controller.providers.store.upsert("", of_another_version);
+    let access = decoded(&by_provider("7", &begun()));
+    assert_eq!(observe::permission(&controller, &access).await.unwrap(), Permission::Allowed);
+    assert!(observe::source(&controller, &access).is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,13 +113,17 @@ impl Controller for ClusterProviderController {
     async fn reconcile(self: Arc<Self>, name: Arc<str>) -> ReconcileResult {
         let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
         let Some(provider) = self.shared.providers.store.get("", &name) else { return ReconcileResult::Done };
-        let spec = match provider.decoded() {
+        let spec = match &provider.spec {
             Ok(spec) => spec,
             Err(error) => {
                 report::not_understood(&name, &error.to_string());
                 return ReconcileResult::Done;
             }
         };
+        if let Some(error) = &provider.status_error {
+            report::status_not_understood(&name, &error.to_string());
+            return ReconcileResult::Done;
+        }
         let observation = match observe::observe(&self, &provider, spec).await {
             Ok(observation) => observation,
             Err(error) => return self.failed(&name, &error.to_string()),

@@ -42,6 +42,14 @@ pub(super) fn not_understood(name: &str, error: &str) {
     );
 }
 
+/// Reports a status that is left alone because it was written by another version. What its spec allows is issued.
+pub(super) fn status_not_understood(name: &str, error: &str) {
+    tracing::error!(
+        provider = name,
+        "{error}; it is left as it is, and says nothing new: run the version of Coppice that wrote it"
+    );
+}
+
 /// Reports that its status could not be written.
 pub(super) fn failed(name: &str, error: &str) {
     tracing::warn!(provider = name, error, "its status is not written; it is tried again");
