@@ -14,6 +14,9 @@ use crate::cluster_access::{key, ttl};
 use crate::largest_rights::LargestRights;
 use crate::{Issuer, schema};
 
+/// So many of the ClusterAccesses that name one are in its status.
+pub const MAX_USED_BY: usize = 10;
+
 /// A kubeconfig that the platform keeps, and who may have credentials issued with it.
 ///
 /// A ClusterAccess in a namespace that it allows names it as `spec.cluster.provider`. Nobody there can read the kubeconfig.
@@ -133,6 +136,10 @@ pub struct ClusterProviderStatus {
     /// How many ClusterAccesses name it, also those that it does not allow; counted once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<i64>,
+    /// The first 10 of these in the order of their names, as NAMESPACE/NAME. While there is one, the ClusterProvider cannot be deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::used_by")]
+    pub used_by: Vec<String>,
     /// How many of them wait since `spec.callsPerMinute` is used up; counted once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,

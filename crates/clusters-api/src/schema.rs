@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster_access::{
     LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL, SupersededCertificate,
 };
+use crate::cluster_provider::MAX_USED_BY;
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -171,6 +172,14 @@ pub(crate) fn status_namespaces(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": MAX_NAMESPACES, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "maxLength": 63}
+    })
+}
+
+/// Who uses a `ClusterProvider`: as many as [`MAX_USED_BY`], a namespace and a name each.
+pub(crate) fn used_by(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": MAX_USED_BY, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "maxLength": 317}
     })
 }
 

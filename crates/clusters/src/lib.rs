@@ -22,6 +22,6 @@ pub use observed::{
     Validity,
 };
 pub use plan::{Step, plan};
-pub use provider::{Permission, needs_labels, permission, provider_status, valid_until};
+pub use provider::{Permission, Usage, needs_labels, permission, provider_status, valid_until};
 pub use rotation::forgotten_at;
 pub use status::{adopted, failed, revoked, rights_applied};

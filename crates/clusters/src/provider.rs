@@ -1,8 +1,11 @@
 //! What a `ClusterProvider` allows, and its status.
 
+use std::collections::BTreeSet;
+
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::selector::Labels;
+use coppice_clusters_api::cluster_provider::MAX_USED_BY;
 use coppice_clusters_api::{
     Allowed, ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus, Issuer,
 };
@@ -96,17 +99,39 @@ fn outlasts(allowed: &Allowed, valid_until: Timestamp, now: Timestamp) -> Option
     })
 }
 
-/// The status of a `ClusterProvider`: how many name it, how many of them wait for its budget, and whether its kubeconfig can be used, or
-/// else why not.
+/// Who uses a `ClusterProvider`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many `ClusterAccess`es name it.
+    pub accesses: i64,
+    /// The first of them, as NAMESPACE/NAME.
+    pub used_by: BTreeSet<String>,
+    /// How many of them wait for its budget.
+    pub waiting: i64,
+}
+
+impl Usage {
+    /// Counts one that names it.
+    pub fn add(&mut self, namespace: &str, name: &str) {
+        self.accesses += 1;
+        self.used_by.insert(format!("{namespace}/{name}"));
+        if self.used_by.len() > MAX_USED_BY {
+            self.used_by.pop_last();
+        }
+    }
+}
+
+/// The status of a `ClusterProvider`: who uses it, and whether its kubeconfig can be used, or else why not.
 pub fn provider_status(
     (before, generation): (&ClusterProviderStatus, i64),
-    (accesses, waiting): (i64, i64),
+    usage: Usage,
     usable: Result<(), (Reason, String)>,
     now: Timestamp,
 ) -> ClusterProviderStatus {
     let mut status = before.clone();
     status.observed_generation = Some(generation);
-    (status.accesses, status.waiting) = (Some(accesses), Some(waiting));
+    (status.accesses, status.waiting) = (Some(usage.accesses), Some(usage.waiting));
+    status.used_by = usage.used_by.into_iter().collect();
     let (is, reason, message) = match usable {
         Ok(()) => ("True", Reason::KubeconfigUsable, "The kubeconfig is there and can be used.".to_owned()),
         Err((reason, message)) => ("False", reason, message),

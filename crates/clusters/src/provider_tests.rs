@@ -216,11 +216,29 @@ fn who_waits_for_the_budget_says_until_when() {
 #[test]
 fn a_status_changes_only_when_there_is_something_to_say() {
     let before = ClusterProviderStatus::default();
-    let ready = provider_status((&before, 1), (2, 1), Ok(()), at(0));
+    let usage = || {
+        let mut usage = Usage { waiting: 1, ..Usage::default() };
+        usage.add("team", "ci");
+        usage
+    };
+    let ready = provider_status((&before, 1), usage(), Ok(()), at(0));
+    assert_eq!((ready.accesses, ready.waiting), (Some(1), Some(1)));
+    assert_eq!(ready.used_by, ["team/ci"]);
     assert_eq!(condition::find(&ready.conditions, READY).unwrap().status, "True");
-    assert_eq!(provider_status((&ready, 1), (2, 1), Ok(()), at(60)), ready);
+    assert_eq!(provider_status((&ready, 1), usage(), Ok(()), at(60)), ready);
     let missing = Err((Reason::KubeconfigMissing, "there is no Secret".to_owned()));
-    let missing = provider_status((&ready, 1), (2, 1), missing, at(60));
+    let missing = provider_status((&ready, 1), usage(), missing, at(60));
     let condition = condition::find(&missing.conditions, READY).unwrap();
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "KubeconfigMissing"));
+}
+
+#[test]
+fn all_that_name_a_provider_are_counted_and_the_first_are_named() {
+    let mut usage = Usage::default();
+    for n in (10..22).rev() {
+        usage.add("team", &format!("ci-{n}"));
+    }
+    assert_eq!(usage.accesses, 12);
+    let expected: BTreeSet<String> = (10..20).map(|n| format!("team/ci-{n}")).collect();
+    assert_eq!(usage.used_by, expected);
 }

@@ -143,7 +143,13 @@ async fn elsewhere(clusters: &Clusters) -> Test {
         let provider = here.get("clprov", "", "shop").await.ok()??;
         (provider["status"]["accesses"] == 3).then_some(())
     };
-    here.until("all that name it are counted", counted).await
+    here.until("all that name it are counted", counted).await?;
+    let admin = here.admin().await?;
+    let kept = async || {
+        let deleted = admin.delete("clprov", "", "shop", &json!({"dryRun": ["All"]})).await;
+        deleted.err().filter(|error| error.to_string().contains("3 ClusterAccesses name it")).map(drop)
+    };
+    here.until("it cannot be deleted while they use it", kept).await
 }
 
 /// Nothing is issued any more once the provider does not allow it; what was issued works, and is revoked at the end.

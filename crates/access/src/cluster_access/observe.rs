@@ -116,7 +116,7 @@ pub(super) async fn permission(
             "does not exist: write the name of another one into a new ClusterAccess, or ask the platform to create it",
         ));
     };
-    // Nothing is decided by its status.
+    // What it allows is in its spec alone.
     let Ok(provider) = &provider.spec else {
         return Ok(missing(
             "cannot be understood by this version of Coppice: ask the platform to write it again",

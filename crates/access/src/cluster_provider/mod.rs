@@ -1,11 +1,11 @@
 //! Says of each `ClusterProvider` whether its kubeconfig can be used, and how many `ClusterAccess`es name it.
 //!
-//! Watches `ClusterProvider`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! Watches `ClusterProvider`, `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
 //! with one write of status at most.
 //!
-//! *Relies on*: the policies of the installation, which keep others from writing status. *Guarantees*: nothing is decided by that status;
-//! what a provider allows is read when something is issued. The kubeconfig is read by the key that the provider names, and nothing of it
-//! is shown.
+//! *Relies on*: the policies of the installation, which keep others from writing status. *Guarantees*: nothing is decided by that status
+//! but whether it may be deleted; what a provider allows is read when something is issued. The kubeconfig is read by the key that the
+//! provider names, and nothing of it is shown.
 //!
 //! Errors: said in the condition `Ready`, and looked at again with the periodic resync.
 
@@ -59,6 +59,24 @@ impl ClusterProviderController {
         ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
     }
 
+    /// Wakes those whose status has to say who uses them: the first one, or that one is gone.
+    fn wake_used(&self, (namespace, name): (&str, &str), queue: &Queue<Arc<str>>) {
+        let access = self.shared.accesses.get(namespace, name);
+        let named = access.as_ref().and_then(|access| access.spec.as_ref().ok()?.cluster.provider.as_ref());
+        let place = format!("{namespace}/{name}");
+        self.shared.providers.store.for_each(|provider| {
+            let used_by = &provider.status.used_by;
+            let is_new = if named.is_some_and(|named| *named.name == *provider.name) {
+                used_by.is_empty()
+            } else {
+                used_by.contains(&place)
+            };
+            if is_new && provider.decoded().is_ok() {
+                queue.add((&*provider.name).into());
+            }
+        });
+    }
+
     /// Wakes those whose kubeconfig is in a Secret.
     fn wake_users(&self, (namespace, secret): (&str, &str), queue: &Queue<Arc<str>>) {
         let providers = &self.shared.providers;
@@ -78,13 +96,17 @@ impl Controller for ClusterProviderController {
     type Key = Arc<str>;
     const NAME: &'static str = "cluster_provider";
 
-    /// Woken by every change of its object, and of the Secret with its kubeconfig.
+    /// Woken by every change of its object, and of the Secret with its kubeconfig, and by the first and last that use it.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
-        let (this, of_provider, of_secret) = (Arc::clone(self), queue.clone(), queue.clone());
+        let (this, that) = (Arc::clone(self), Arc::clone(self));
+        let (of_provider, of_secret, of_access) = (queue.clone(), queue.clone(), queue.clone());
         vec![
             watches.subscribe(&self.shared.providers.store, move |_, name| of_provider.add(name.into())),
             watches.subscribe(&self.shared.outputs, move |namespace, secret| {
                 this.wake_users((namespace, secret), &of_secret);
+            }),
+            watches.subscribe(&self.shared.accesses, move |namespace, name| {
+                that.wake_used((namespace, name), &of_access);
             }),
         ]
     }

@@ -1,6 +1,6 @@
 //! How many name a `ClusterProvider`, and how its kubeconfig is.
 
-use coppice_clusters::KubeconfigFact;
+use coppice_clusters::{KubeconfigFact, Usage};
 use coppice_clusters_api::ClusterProviderSpec;
 
 use super::ClusterProviderController;
@@ -10,10 +10,8 @@ use crate::targets::ReadError;
 
 /// What its status rests on.
 pub(super) struct Observation {
-    /// How many `ClusterAccess`es name it.
-    pub(super) accesses: i64,
-    /// How many of them wait for its budget.
-    pub(super) waiting: i64,
+    /// Who uses it.
+    pub(super) usage: Usage,
     /// Whether its kubeconfig can be used.
     pub(super) usable: Result<(), Failure>,
 }
@@ -25,11 +23,12 @@ pub(super) async fn observe(
     spec: &ClusterProviderSpec,
 ) -> Result<Observation, ReadError> {
     let shared = &controller.shared;
-    let mut accesses = 0;
+    let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
+    let mut usage = Usage { waiting, ..Usage::default() };
     shared.accesses.for_each(|access| {
         let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
         if named.is_some_and(|named| *named.name == *provider.name) {
-            accesses += 1;
+            usage.add(&access.namespace, &access.name);
         }
     });
     let source = shared.providers.source(spec);
@@ -48,6 +47,5 @@ pub(super) async fn observe(
     let usable = usable.map_err(|Failure { reason, message }| {
         Failure::new(reason, format!("spec.credential: {message} (in the namespace {namespace})"))
     });
-    let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
-    Ok(Observation { accesses, waiting, usable })
+    Ok(Observation { usage, usable })
 }

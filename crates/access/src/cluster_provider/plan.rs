@@ -13,8 +13,8 @@ pub(super) fn plan(
     observation: Observation,
     now: Timestamp,
 ) -> Option<ClusterProviderStatus> {
-    let Observation { accesses, waiting, usable } = observation;
+    let Observation { usage, usable } = observation;
     let usable = usable.map_err(|failure| (failure.reason, failure.message));
-    let status = provider_status((&*provider.status, provider.generation), (accesses, waiting), usable, now);
+    let status = provider_status((&*provider.status, provider.generation), usage, usable, now);
     (status != *provider.status).then_some(status)
 }

@@ -4,6 +4,7 @@
 //!   one Lease. Those with that label as kubeconfigs of targets are only read.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig of their namespace may read that kubeconfig. Of one that the
 //!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential.
+//! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, so that it stays while a ClusterAccess names it.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, GROUP};
@@ -19,6 +20,7 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
     vec![
         policy("coppice-access-own", own(install)),
         policy("coppice-access-authors", authors(install)),
+        policy("coppice-access-providers", providers(install)),
         policy("coppice-access-status", status(install)),
     ]
 }
@@ -96,6 +98,25 @@ fn authors(install: &Install) -> Value {
             "Who writes a ClusterAccess has to be permitted to get the Secret with the kubeconfig of spec.cluster, which kubeconfigSecret names, or which is \
              NAME-kubeconfig of clusterAPI: that kubeconfig is used in your name.",
         )]
+    })
+}
+
+/// Without its kubeconfig nothing is revoked. No finalizer keeps it, which would be left when the component is removed.
+fn providers(install: &Install) -> Value {
+    let accesses = "dyn(oldObject).?status.?accesses.orValue(0)";
+    let why = "their credentials are revoked with its kubeconfig. Delete these first (the first 10 are in status.usedBy), and wait a minute, since \
+               they are counted once a minute; in an emergency delete the ValidatingAdmissionPolicyBinding coppice-access-providers first.";
+    json!({
+        "#": "To delete one by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-providers first.",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["DELETE"], &["clusterproviders"])]},
+        "matchConditions": condition(install, false),
+        "validations": [{
+            "expression": format!("oldObject == null || {accesses} == 0"),
+            "message": format!("A ClusterProvider cannot be deleted while ClusterAccesses name it: {why}"),
+            "messageExpression":
+                format!("'ClusterProvider ' + oldObject.metadata.name + ' cannot be deleted: ' + string({accesses}) +\n' ClusterAccesses name it, and {why}'"),
+        }]
     })
 }
 
