@@ -15,6 +15,7 @@ mod output;
 pub mod replica;
 mod shared;
 mod target;
+mod target_rights;
 mod targets;
 
 pub use kinds::{Access, ClusterAccesses};

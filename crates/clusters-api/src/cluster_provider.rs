@@ -63,10 +63,10 @@ pub struct ClusterProviderSpec {
     /// The kubeconfig that credentials are issued with, in a Secret of the namespace of `coppice-access`. It is read again for each use: with
     /// another one in the Secret that one is used.
     pub credential: ProviderCredential,
-    /// How many credentials may be asked for in any minute, for all ClusterAccesses together. Those that are about to expire go first, then
-    /// those that were asked for or lost, then those of new ClusterAccesses, then all others. Whoever waits becomes
-    /// more urgent every 5 minutes, and namespaces that wait take turns. Changes of rights and revocations are not
-    /// counted. Default: 60, which no API server notices.
+    /// How many credentials and changes of rights may be asked for in any minute, for all ClusterAccesses together. Those that are about to
+    /// expire go first, then those that were asked for, lost or changed, then those of new ClusterAccesses, then all others. Whoever waits
+    /// becomes more urgent every 5 minutes, and namespaces that wait take turns. Changes that only take rights away and revocations are not
+    /// counted, and wait for nothing. Default: 60, which no API server notices.
     #[serde(default = "calls_per_minute")]
     #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
     pub calls_per_minute: u32,

@@ -1,4 +1,4 @@
-//! How many credentials a minute are asked for by one `ClusterProvider`, and who goes first.
+//! How many credentials and changes of rights a minute are asked for by one `ClusterProvider`, and who goes first.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ const EXPIRING: i32 = 5;
 pub enum Urgency {
     /// The one before has expired, or a fifth of its time is left.
     Expiring,
-    /// Somebody waits for it: it was asked for, or the Secret does not hold what it is to hold.
+    /// Somebody waits for it: it was asked for, the Secret does not hold what it is to hold, or its rights were changed.
     Forced,
     /// There was none before.
     New,
@@ -43,7 +43,7 @@ impl Urgency {
     }
 }
 
-/// Whether a credential may be asked for.
+/// Whether a credential may be asked for, or other rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
     /// In this reconcile nobody has asked yet.
@@ -55,7 +55,7 @@ pub enum Turn {
     NotBefore(Timestamp),
 }
 
-/// How urgent the credential is that is being issued.
+/// How urgent the credential is that is being issued, or else the change of its rights.
 pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
     let expiring = validity(&observed.status).is_some_and(|validity| {
         let granted = validity.not_after.duration_since(validity.not_before);
@@ -63,9 +63,9 @@ pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
     });
     match observed.status.intent.as_ref().map(|intent| intent.cause) {
         _ if expiring => Urgency::Expiring,
-        Some(Cause::Requested | Cause::Lost | Cause::Moved) => Urgency::Forced,
+        Some(Cause::Requested | Cause::Lost | Cause::Moved) | None => Urgency::Forced,
         Some(Cause::First) => Urgency::New,
-        Some(Cause::Due) | None => Urgency::Routine,
+        Some(Cause::Due) => Urgency::Routine,
     }
 }
 

@@ -106,6 +106,8 @@ fn what_was_not_asked_for_is_granted_to_others() {
 #[test]
 fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
     let mut observed = settled();
+    // Its rights alone.
+    assert_eq!(urgency(&observed, at(1)), Urgency::Forced);
     let intent = |cause| IssueIntent {
         credential: "u-2".to_owned(),
         cause,

@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod kubeconfig;
 pub mod kyma;
 pub mod largest;
+mod narrowing;
 pub mod observed;
 pub mod plan;
 pub mod probe;
@@ -17,6 +18,7 @@ pub mod rotation;
 mod status;
 
 pub use budget::{Budget, Turn, Urgency, urgency};
+pub use narrowing::narrows;
 pub use observed::{
     ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
     Validity,

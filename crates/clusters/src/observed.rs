@@ -27,8 +27,10 @@ pub struct Observed {
     pub cluster: ClusterFact,
     /// What the `ClusterProvider` allows that its spec names.
     pub permission: Permission,
-    /// Whether the budget of that has a credential left.
+    /// Whether the budget of that has a call left.
     pub turn: Turn,
+    /// Whether its rights only take away from those that the target has.
+    pub narrows: bool,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.
     pub target: Option<TargetIdentity>,
     /// The Secret that its spec names.

@@ -41,7 +41,7 @@ pub enum Step {
     ReadCluster,
     /// Look what the `ClusterProvider` allows.
     ReadProvider,
-    /// Ask its budget for a credential.
+    /// Ask its budget for a call.
     TakeTurn,
     /// Ask the target which cluster it is.
     Identify,
@@ -108,6 +108,17 @@ impl Step {
             // It is read to apply other rights.
             Self::ReadProvider => observed.status.sequence > 0 && !is_applied(observed),
             step => step.is_in_target(),
+        }
+    }
+
+    /// Whether a reconcile that begins with it goes on with what waits for the budget of its provider. All else is done before that.
+    pub fn waits_for_turn(&self, observed: &Observed) -> bool {
+        match self {
+            // That is how the issue of a credential begins.
+            Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
+            // And a change of rights.
+            Self::ReadProvider => observed.status.sequence > 0 && !is_applied(observed) && !observed.narrows,
+            _ => false,
         }
     }
 
@@ -226,7 +237,8 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
             Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
                 save(status::rights_applied(observed, now))
             }
-            _ => Step::ApplyRights,
+            _ if observed.narrows => Step::ApplyRights,
+            _ => waits_for_turn(observed, now).unwrap_or(Step::ApplyRights),
         };
     }
     if spec.suspend {
@@ -285,8 +297,8 @@ fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
     Some(save(failed(observed, reason, message, now)))
 }
 
-/// What comes before a target is asked for a credential by a kubeconfig of the platform: its budget has one left. Revocations do not
-/// wait for that.
+/// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left.
+/// Revocations do not wait for that.
 fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
     observed.spec.cluster.provider.as_ref()?;
     let asks_again = match observed.turn {

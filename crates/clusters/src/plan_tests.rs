@@ -32,6 +32,7 @@ pub(crate) fn new() -> Observed {
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
         turn: Turn::Unasked,
+        narrows: false,
         target: Some(cluster("c")),
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,

@@ -147,7 +147,7 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
     // The same of other rights.
     let other = |permission| Observed { generation: 2, ..of_provider(permission) };
     assert_eq!(plan(&other(Permission::Unread), at(1)), Step::ReadProvider);
-    assert_eq!(plan(&other(Permission::Allowed), at(1)), Step::ApplyRights);
+    assert_eq!(plan(&other(Permission::Allowed), at(1)), Step::TakeTurn);
     let error = saved(plan(&other(refused()), at(1))).last_error.unwrap();
     assert_eq!((error.reason.as_str(), error.generation), ("NotAllowed", 2));
     // While nothing is to be done, and for a revocation, nobody is asked.
@@ -159,8 +159,12 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
 
 #[test]
 fn a_tenant_asks_for_the_cluster_before() {
-    let observed =
-        Observed { generation: 2, target: Some(cluster("other")), ..of_provider(Permission::Allowed) };
+    let observed = Observed {
+        generation: 2,
+        target: Some(cluster("other")),
+        turn: Turn::Granted,
+        ..of_provider(Permission::Allowed)
+    };
     let error = saved(plan(&observed, at(1))).last_error.unwrap();
     assert_eq!(error.reason, "TargetChanged");
     assert!(error.message.contains("ask the platform") && !error.message.contains("write"), "{error:?}");
@@ -181,6 +185,29 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
     observed.turn = Turn::Granted;
     assert_eq!(plan(&observed, due), Step::ApplyRights);
+}
+
+#[test]
+fn a_change_of_rights_waits_for_the_budget_unless_it_only_takes_some_away() {
+    let changed =
+        |permission, turn, narrows| Observed { generation: 2, turn, narrows, ..of_provider(permission) };
+    let again = at(9);
+    let waiting = changed(Permission::Allowed, Turn::NotBefore(again), false);
+    let status = saved(plan(&waiting, at(1)));
+    assert_eq!(status.observed_generation, Some(1), "the target has what it had");
+    let mut waiting = Observed { status, ..waiting };
+    assert_eq!(plan(&waiting, at(1)), Step::Wait(Some(again)));
+    waiting.status.superseded = vec!["u-0".to_owned()];
+    assert_eq!(plan(&waiting, at(1)), Step::Revoke { credential: "u-0".to_owned() });
+    assert_eq!(plan(&changed(Permission::Allowed, Turn::Granted, false), at(1)), Step::ApplyRights);
+    assert_eq!(plan(&changed(Permission::Allowed, Turn::Unasked, true), at(1)), Step::ApplyRights);
+    // While it waits nobody is asked whether it is allowed; what takes away goes on.
+    for (narrows, expected) in [(false, true), (true, false)] {
+        let changed = changed(Permission::Unread, Turn::Unasked, narrows);
+        let step = plan(&changed, at(1));
+        assert_eq!(step, Step::ReadProvider);
+        assert_eq!(step.waits_for_turn(&changed), expected);
+    }
 }
 
 #[test]

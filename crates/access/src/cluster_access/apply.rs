@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::issue::{Issuing, Requested};
 use super::observe::ObserveError;
-use super::{ClusterAccessController, observe, report};
+use super::{AccessKey, ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
 use crate::target::{Failure, Target, Verdict, try_out};
@@ -39,7 +39,7 @@ pub(super) struct Memory {
     pub(super) cluster: ClusterFact,
     /// What its `ClusterProvider` allows.
     pub(super) permission: Permission,
-    /// Whether the budget of that has a credential left.
+    /// Whether the budget of that has a call left.
     pub(super) turn: Turn,
     /// Which cluster answers to the kubeconfig.
     pub(super) identity: Option<TargetIdentity>,
@@ -328,7 +328,7 @@ impl Work<'_> {
                 memory.progress = Progress::AccountFound(target.has_account(owner).await?);
             }
             Step::ApplyRights => {
-                target.apply_rights(permit, owner, rights, within).await?;
+                self.apply_rights(&target, owner).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
             Step::Request { credential } => {
@@ -373,6 +373,19 @@ impl Work<'_> {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Applies the rights. By a kubeconfig of the platform it is remembered which ones the target may have.
+    async fn apply_rights(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
+        let Observed { spec, status, .. } = self.observed;
+        let applied = target.apply_rights(self.permit, owner, &spec.rights, status.namespaces.as_deref());
+        let by_provider = self.access.spec.as_ref().ok().filter(|spec| spec.cluster.provider.is_some());
+        let Some(spec) = by_provider else { return applied.await };
+        let (key, known) = (AccessKey::new(owner.namespace, owner.name), &self.controller.target_rights);
+        known.begins(&key, spec);
+        applied.await?;
+        known.ended(&key, spec);
+        Ok(())
     }
 
     /// Tries out what was issued.

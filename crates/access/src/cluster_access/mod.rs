@@ -41,6 +41,7 @@ use self::apply::{Applied, Memory};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
 use crate::shared::{Providers, Shared};
+use crate::target_rights::TargetRights;
 use crate::targets::Targets;
 
 /// Steps in a row for one object: a rotation has 16; then others have their turn.
@@ -60,6 +61,7 @@ pub struct ClusterAccessController {
     outputs: Store<OutputSecrets>,
     providers: Providers,
     targets: Arc<Targets>,
+    target_rights: TargetRights,
     metrics: AccessMetrics,
 }
 
@@ -71,7 +73,8 @@ pub struct AccessKey {
 }
 
 impl AccessKey {
-    fn new(namespace: &str, name: &str) -> Self {
+    /// The key of one.
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
@@ -98,7 +101,19 @@ impl ClusterAccessController {
         shared: &Shared,
     ) -> Self {
         let Shared { accesses, outputs, providers, targets } = shared.clone();
-        Self { clients, server_clock, gate, events, accesses, outputs, providers, targets, metrics }
+        let target_rights = TargetRights::default();
+        Self {
+            clients,
+            server_clock,
+            gate,
+            events,
+            accesses,
+            outputs,
+            providers,
+            targets,
+            target_rights,
+            metrics,
+        }
     }
 
     /// Wakes those that use a Secret: as theirs, or as that with the kubeconfig of their target.
@@ -119,7 +134,7 @@ impl ClusterAccessController {
         }
     }
 
-    /// Asks the budget of its provider for the credential that is being issued.
+    /// Asks the budget of its provider for the credential that is being issued, or for other rights.
     fn take_turn(&self, access: &Access, observed: &Observed) -> Turn {
         let provider = observed.spec.cluster.provider.as_ref();
         let Some(provider) = provider.and_then(|of| self.providers.store.get("", &of.name)) else {
@@ -140,11 +155,10 @@ impl ClusterAccessController {
     }
 
     /// Until when one has nothing to do but to wait for the budget of its provider.
-    fn waits_for_turn(&self, key: &AccessKey, access: &Access, step: &Step) -> Option<Timestamp> {
-        let provider = access.spec.as_ref().ok()?.cluster.provider.as_ref()?;
-        // That is how the issue of a credential begins; everything else is done before it.
-        let is_issuing = *step == Step::ReadOutput && access.status.intent.is_some() && !access.terminating;
-        is_issuing.then(|| self.providers.budgets.asks_again(&provider.name, key, self.now())).flatten()
+    fn waits_for_turn(&self, key: &AccessKey, observed: &Observed, step: &Step) -> Option<Timestamp> {
+        let provider = observed.spec.cluster.provider.as_ref()?;
+        let asks_again = || self.providers.budgets.asks_again(&provider.name, key, self.now());
+        step.waits_for_turn(observed).then(asks_again).flatten()
     }
 
     /// Wakes those that name a `ClusterProvider`.
@@ -276,6 +290,7 @@ impl Controller for ClusterAccessController {
         }
         if cached.terminating {
             self.providers.budgets.stop_waiting(&key);
+            self.target_rights.forget(&key);
         }
         let mut planned = self.planned(&cached);
         if matches!(planned, Some((_, Step::ReadKubeconfig))) {
@@ -285,7 +300,7 @@ impl Controller for ClusterAccessController {
             }
             planned = self.planned(&cached);
         }
-        let turn = planned.as_ref().and_then(|(_, step)| self.waits_for_turn(&key, &cached, step));
+        let turn = planned.as_ref().and_then(|(observed, step)| self.waits_for_turn(&key, observed, step));
         if turn.is_some() {
             return self.at(turn);
         }
@@ -317,6 +332,7 @@ impl Controller for ClusterAccessController {
         self.targets.retain(&used);
         self.metrics.set(&counts);
         self.providers.retain_budgets();
+        self.target_rights.retain(|key| self.accesses.get(&key.namespace, &key.name).is_some());
     }
 }
 

@@ -7,7 +7,7 @@ use coppice_api::selector::Labels;
 use coppice_clusters::{
     ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
 };
-use coppice_clusters_api::{OutputFormat, ProviderName};
+use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, ProviderName};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 use serde::Deserialize;
@@ -69,6 +69,7 @@ pub(super) fn observed(
     memory: &Memory,
 ) -> Option<Observed> {
     let spec = access.decoded().ok()?.clone();
+    let narrows = narrows(controller, access, &spec);
     let source = source(controller, access);
     let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
     Some(Observed {
@@ -82,10 +83,21 @@ pub(super) fn observed(
         cluster: memory.cluster,
         permission: memory.permission.clone(),
         turn: memory.turn,
+        narrows,
         target: memory.identity.clone(),
         output: memory.output.clone(),
         progress: memory.progress.clone(),
     })
+}
+
+/// Whether its rights only take away from those that its target has by a kubeconfig of the platform.
+fn narrows(controller: &ClusterAccessController, access: &Access, spec: &ClusterAccessSpec) -> bool {
+    let applied = access.status.observed_generation;
+    applied.is_some_and(|applied| applied != access.generation)
+        && spec.cluster.provider.is_some()
+        && controller
+            .target_rights
+            .are_narrowed(&AccessKey::new(&access.namespace, &access.name), &spec.rights)
 }
 
 /// Whether the `Cluster` of its target stays, as the API server says.
