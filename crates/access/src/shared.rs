@@ -7,6 +7,7 @@ use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::{ClusterProviderSpec, SecretKey};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::store::Store;
+use jiff::SignedDuration;
 
 use crate::budgets::Budgets;
 use crate::kinds::{ClusterAccesses, ClusterProviders, OutputSecrets};
@@ -67,5 +68,12 @@ impl Providers {
     pub(crate) fn source_of(&self, name: &str) -> Option<Source> {
         let provider = self.store.get("", name)?;
         Some(self.source(provider.spec.as_ref().ok()?))
+    }
+
+    /// For how long at least it is tried to revoke what was issued by the one of that name.
+    pub(crate) fn min_forget_after(&self, name: &str) -> Option<SignedDuration> {
+        let provider = self.store.get("", name)?;
+        let least = provider.spec.as_ref().ok()?.min_forget_after;
+        Some(SignedDuration::from_secs(least.as_secs_i64()))
     }
 }

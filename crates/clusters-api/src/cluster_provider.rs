@@ -70,6 +70,11 @@ pub struct ClusterProviderSpec {
     #[serde(default = "calls_per_minute")]
     #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
     pub calls_per_minute: u32,
+    /// The shortest `spec.forgetAfter` that a ClusterAccess may have, 1m to 90d: for so long at least it is tried to revoke the credential of a
+    /// deleted one in a target that cannot be reached. Default: an hour.
+    #[serde(default = "min_forget_after")]
+    #[schemars(schema_with = "schema::forget_after", default = "min_forget_after")]
+    pub min_forget_after: Duration,
     /// Who may have credentials issued. Default: nobody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -78,6 +83,10 @@ pub struct ClusterProviderSpec {
 
 const fn calls_per_minute() -> u32 {
     60
+}
+
+const fn min_forget_after() -> Duration {
+    Duration::from_secs(3600)
 }
 
 /// Where the kubeconfig is.

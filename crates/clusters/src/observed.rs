@@ -1,7 +1,7 @@
 //! What a decision rests on.
 
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
 use crate::provider::Permission;
@@ -29,6 +29,8 @@ pub struct Observed {
     pub permission: Permission,
     /// Whether the budget of that has a call left.
     pub turn: Turn,
+    /// For how long at least that has it tried to revoke what was issued.
+    pub min_forget_after: Option<SignedDuration>,
     /// Whether its rights only take away from those that the target has.
     pub narrows: bool,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.

@@ -540,7 +540,9 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
         let status = ClusterAccessStatus { revoking_since: Some(now), last_error: None, ..status.clone() };
         return save(complete(observed, status, now));
     };
+    // Whatever its author wrote since, it is no shorter than the platform has it.
     let forget_after = SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64());
+    let forget_after = forget_after.max(observed.min_forget_after.unwrap_or(SignedDuration::ZERO));
     let forgotten_at = forgotten_at(since, forget_after);
     let is_done = observed.progress == Progress::RightsRemoved;
     let skipped = !is_done && status.last_error.is_some() && now >= forgotten_at;

@@ -32,6 +32,7 @@ pub(crate) fn new() -> Observed {
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
         turn: Turn::Unasked,
+        min_forget_after: None,
         narrows: false,
         target: Some(cluster("c")),
         output: OutputFact::Watched(None),

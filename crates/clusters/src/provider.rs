@@ -42,6 +42,13 @@ pub fn permission(
     let (mut why, mut outlasting) = (None, None);
     for allowed in provider.allow.iter().filter(|allowed| selects(allowed, namespace, labels)) {
         match (beyond(allowed, access), valid_until.and_then(|until| outlasts(allowed, until, now))) {
+            (None, None) if access.forget_after < provider.min_forget_after => {
+                let least = provider.min_forget_after;
+                let message = format!(
+                    "spec.forgetAfter: write at least {least}, as minForgetAfter of ClusterProvider {name} says"
+                );
+                return Permission::Refused(Reason::NotAllowed, message);
+            }
             (None, None) => return Permission::Allowed,
             (None, outlasts) => outlasting = outlasting.or(outlasts),
             (beyond, _) => why = why.or(beyond),

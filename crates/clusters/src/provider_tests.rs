@@ -105,6 +105,27 @@ fn what_one_entry_let_be_valid_for_long_does_not_get_the_rights_of_another() {
 }
 
 #[test]
+fn a_revocation_is_not_given_up_earlier_than_the_provider_says() {
+    let provider = provider(&json!([{"namespaces": ["team"], "rights": view()}]));
+    let minute = coppice_quantity::Duration::from_secs(60);
+    let access = ClusterAccessSpec { forget_after: minute, ..spec() };
+    let asked = permission(("p", &provider), ("team", &Labels::default()), &access, (None, at(0)));
+    let message = "spec.forgetAfter: write at least 1h, as minForgetAfter of ClusterProvider p says";
+    assert_eq!(asked, Permission::Refused(Reason::NotAllowed, message.to_owned()));
+    // Nor by one that is written later.
+    let mut observed = of_provider(Permission::Unread);
+    (observed.deleting, observed.min_forget_after) = (true, Some(SignedDuration::from_hours(1)));
+    observed.spec.forget_after = minute;
+    observed.output = crate::OutputFact::Absent;
+    observed.status = saved(plan(&observed, at(0)));
+    observed.status = crate::failed(&observed, Reason::TargetUnreachable, "it is away", at(0));
+    assert_eq!(plan(&observed, at(3599)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(3600)), Step::RemoveFinalizer { skipped: true });
+    observed.min_forget_after = None;
+    assert_eq!(plan(&observed, at(60)), Step::RemoveFinalizer { skipped: true });
+}
+
+#[test]
 fn certificates_that_were_replaced_count_as_valid() {
     let mut observed = settled();
     assert_eq!(valid_until(&observed.status), Some(at(86_400)));

@@ -69,6 +69,8 @@ pub(super) fn observed(
     memory: &Memory,
 ) -> Option<Observed> {
     let spec = access.decoded().ok()?.clone();
+    let provider = spec.cluster.provider.as_ref();
+    let min_forget_after = provider.and_then(|of| controller.providers.min_forget_after(&of.name));
     let narrows = narrows(controller, access, &spec);
     let source = source(controller, access);
     let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
@@ -83,6 +85,7 @@ pub(super) fn observed(
         cluster: memory.cluster,
         permission: memory.permission.clone(),
         turn: memory.turn,
+        min_forget_after,
         narrows,
         target: memory.identity.clone(),
         output: memory.output.clone(),

@@ -70,8 +70,10 @@ async fn given_up_at(
     let deleted = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
     let deleted = deleted.parse::<Timestamp>()?;
     let written = object["spec"]["forgetAfter"].as_str().and_then(|text| text.parse::<Duration>().ok());
-    let forget_after = written.unwrap_or(FORGET_AFTER);
-    Ok(forgotten_at(deleted, SignedDuration::from_secs(forget_after.as_secs_i64())))
+    let provider = object["spec"]["cluster"]["provider"]["name"].as_str();
+    let least = provider.and_then(|name| controller.providers.min_forget_after(name));
+    let forget_after = SignedDuration::from_secs(written.unwrap_or(FORGET_AFTER).as_secs_i64());
+    Ok(forgotten_at(deleted, forget_after.max(least.unwrap_or(SignedDuration::ZERO))))
 }
 
 #[cfg(test)]
