@@ -10,6 +10,7 @@ mod cluster_api;
 pub mod cluster_provider;
 mod explain;
 mod kinds;
+pub mod leftovers;
 mod metrics;
 mod output;
 pub mod replica;

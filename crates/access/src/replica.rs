@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster_access::ClusterAccessController;
 use crate::cluster_provider::ClusterProviderController;
+use crate::leftovers::LeftoverController;
 use crate::metrics::AccessMetrics;
 use crate::shared::Shared;
 
@@ -92,6 +93,7 @@ pub async fn run(
         access_metrics.clone(),
         &shared,
     ));
+    runner.add(LeftoverController::new(clients.clone(), gate.clone(), &shared));
     runner.add(ClusterProviderController::new(
         clients,
         server_clock,

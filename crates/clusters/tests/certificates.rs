@@ -100,6 +100,8 @@ impl World {
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
             turn: Turn::Unasked,
+            min_forget_after: None,
+            narrows: false,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),

@@ -157,6 +157,8 @@ impl DurableState {
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
             turn: Turn::Unasked,
+            min_forget_after: None,
+            narrows: false,
             target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),

@@ -1,0 +1,94 @@
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_runtime::clock::Clock;
+use coppice_scripted::{Answer, NOW, scripted};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A Secret with that label and the id of that credential.
+fn secret(access: &str, credential: &str, of_type: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "out", "namespace": "team", "uid": "s", "resourceVersion": "7",
+            "labels": {"coppice.dev/access": access}, "annotations": {"coppice.dev/credential": credential}
+        },
+        "type": of_type, "data": {"kubeconfig": ""}
+    })
+}
+
+/// A `ClusterAccess` of that uid.
+fn access(uid: &str) -> Value {
+    json!({
+        "metadata": {"name": "ci", "namespace": "team", "uid": uid, "resourceVersion": "5", "generation": 1},
+        "spec": {
+            "cluster": {"kubeconfigSecret": {"name": "target"}}, "output": {"secret": "out"},
+            "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}}
+        }
+    })
+}
+
+/// What is deleted of this Secret, by which preconditions, where the cache and the API server have these accesses (none: it does not say).
+async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Vec<Value> {
+    let (answer, list) = (secret.clone(), listed.map(<[Value]>::to_vec));
+    let (clients, requests) = scripted(move |method, path, _| match (method, &list) {
+        (&Method::GET, Some(items)) if path.ends_with("/clusteraccesses") => {
+            Answer::Object(200, json!({"metadata": {"resourceVersion": "9"}, "items": items}))
+        }
+        (&Method::GET, None) if path.ends_with("/clusteraccesses") => Answer::Refused(500),
+        (&Method::GET, _) => Answer::Object(200, answer.clone()),
+        _ => Answer::Object(200, json!({})),
+    });
+    let clock = Clock::following_tokio(NOW);
+    let shared = Shared::new(clock, Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN);
+    for access in cached {
+        let access = read::decoded::<ClusterAccesses>(access.to_string().as_bytes(), &()).unwrap();
+        shared.accesses.upsert("team", access);
+    }
+    let output = read::decoded::<OutputSecrets>(secret.to_string().as_bytes(), &()).unwrap();
+    shared.outputs.upsert("team", output);
+    let controller = Arc::new(LeftoverController::new(clients, Gate::always(Duration::ZERO), &shared));
+    let key = OutputKey { namespace: "team".into(), name: "out".into() };
+    let is_looked_at = controller.all() == [key.clone()];
+    let result = Arc::clone(&controller).reconcile(key).await;
+    assert_eq!(matches!(result, ReconcileResult::Retry { .. }), listed.is_none(), "{result:?}");
+    let sent = requests.lock().unwrap();
+    let deleted: Vec<Value> = sent
+        .iter()
+        .filter(|sent| sent.method == Method::DELETE && sent.path.ends_with("/namespaces/team/secrets/out"))
+        .map(|sent| sent.body["preconditions"].clone())
+        .collect();
+    assert_eq!(deleted.len(), sent.iter().filter(|sent| sent.method != Method::GET).count());
+    assert!(is_looked_at || deleted.is_empty());
+    deleted
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_whose_access_is_gone_is_deleted_as_it_was_read() {
+    let expected = [json!({"uid": "s", "resourceVersion": "7"})];
+    assert_eq!(swept(&secret("u", "u-3", "Opaque"), &[], Some(&[])).await, expected);
+    // Another access of that name needs it to be gone.
+    let other = [access("other")];
+    assert_eq!(swept(&secret("u", "u-3", "Opaque"), &other, Some(&other)).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_stays_that_may_be_in_use_or_is_somebody_elses() {
+    let (ours, living, none): (_, _, &[Value]) = (secret("u", "u-3", "Opaque"), [access("u")], &[]);
+    for (secret, cached, listed) in [
+        (&ours, &living[..], Some(&living[..])),
+        // The watch has not shown it yet, or the list lacks it.
+        (&ours, none, Some(&living[..])),
+        (&ours, &living[..], Some(none)),
+        (&ours, none, None),
+        (&secret("kubeconfig", "kubeconfig-1", "Opaque"), none, Some(none)),
+        (&secret("u", "", "Opaque"), none, Some(none)),
+        (&secret("u", "u2-1", "Opaque"), none, Some(none)),
+        (&secret("u", "u-3", "kubernetes.io/tls"), none, Some(none)),
+    ] {
+        assert_eq!(swept(secret, cached, listed).await, Vec::<Value>::new(), "{secret}");
+    }
+}
