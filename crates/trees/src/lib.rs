@@ -5,6 +5,8 @@
 
 pub mod admission;
 mod allotment;
+#[cfg(test)]
+mod apply_support;
 mod context;
 mod copies;
 mod error;

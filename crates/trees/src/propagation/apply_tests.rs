@@ -1,19 +1,10 @@
-use std::sync::Arc;
-use std::time::Duration;
-
-use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_kinds::{Configs, NamespaceTrees, Subnamespaces, TreeQuotas};
-use coppice_runtime::clock::SeededRng;
-use coppice_runtime::controller::Controller as _;
-use coppice_runtime::events::Events;
-use coppice_runtime::leader::Gate;
-use coppice_runtime::metrics::Metrics;
-use coppice_runtime::queue::ReconcileResult;
-use coppice_scripted::{Followers, Sent, Server, WriteAnswer};
+use coppice_scripted::{Sent, Server, WriteAnswer};
 use http::Method;
 
 use super::super::PropagationController;
 use super::*;
+use crate::apply_support;
 
 const COPIES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/web/rolebindings";
 const STATUS: &str = "/apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces/web/status";
@@ -51,24 +42,7 @@ fn tree() -> Server {
 
 /// What comes of a reconcile of `web` whose first write is answered so, and which writes were made.
 async fn reconciled(server: &Server, answer: WriteAnswer) -> (&'static str, Vec<Sent>) {
-    let (clients, server_clock) = server.clients();
-    let (clock, metrics) = (server_clock.clock().clone(), Metrics::new("test"));
-    let mut followers = Followers::new(&clients, &server_clock);
-    let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
-    let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
-    let gate = Gate::always(Duration::ZERO);
-    let shared = ControllerContext::new(setup, clients, server_clock, gate, metrics, events);
-    let context = Arc::new(TreeContext::new(shared));
-    let controller = Arc::new(PropagationController::new(Arc::clone(&context)));
-    followers.fill(&context.shared.configs).await;
-    followers.add(&controller).await;
-    server.answer_writes([answer]);
-    let end = match controller.reconcile("web".into()).await {
-        ReconcileResult::Done => "done",
-        ReconcileResult::At(_) => "later",
-        ReconcileResult::Retry { category, .. } => category,
-    };
-    (end, server.writes())
+    apply_support::reconciled(server, &[answer], PropagationController::new, "web".into()).await
 }
 
 /// The status of the condition `Propagated` that was written; none if none was.

@@ -1,20 +1,11 @@
-use std::sync::Arc;
-use std::time::Duration;
-
-use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_kinds::{Configs, NamespaceTrees, Namespaces, Subnamespaces};
-use coppice_runtime::clock::SeededRng;
-use coppice_runtime::controller::Controller as _;
-use coppice_runtime::events::Events;
-use coppice_runtime::leader::Gate;
-use coppice_runtime::metrics::Metrics;
-use coppice_runtime::queue::ReconcileResult;
-use coppice_scripted::{Followers, Sent, Server, WriteAnswer};
+use coppice_scripted::{Sent, Server, WriteAnswer};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::super::{QuotaTransferController, QuotaTransferKey};
 use super::*;
+use crate::apply_support;
 
 const ID: &str = "web/more/u-1";
 const TRANSFER: &str = "/apis/coppice.dev/v1alpha1/namespaces/web/quotatransfers/more";
@@ -78,24 +69,13 @@ fn begun() -> Value {
 
 /// What comes of a reconcile where writes are answered so, and which were made.
 async fn reconciled(server: &Server, answers: &[WriteAnswer]) -> (&'static str, Vec<Sent>) {
-    let (clients, server_clock) = server.clients();
-    let (clock, metrics) = (server_clock.clock().clone(), Metrics::new("test"));
-    let mut followers = Followers::new(&clients, &server_clock);
-    let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
-    let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
-    let gate = Gate::always(Duration::ZERO);
-    let shared = ControllerContext::new(setup, clients, server_clock, gate, metrics, events);
-    let context = Arc::new(TreeContext::new(shared));
-    let controller = Arc::new(QuotaTransferController::new(Arc::clone(&context)));
-    followers.fill(&context.shared.configs).await;
-    followers.add(&controller).await;
-    server.answer_writes(answers.iter().copied());
-    let end = match controller.reconcile(QuotaTransferKey::new("web", "more")).await {
-        ReconcileResult::Done => "done",
-        ReconcileResult::At(_) => "later",
-        ReconcileResult::Retry { category, .. } => category,
-    };
-    (end, server.writes())
+    apply_support::reconciled(
+        server,
+        answers,
+        QuotaTransferController::new,
+        QuotaTransferKey::new("web", "more"),
+    )
+    .await
 }
 
 /// What the first write is.
