@@ -26,7 +26,7 @@ struct Certificate {
     clippy::struct_excessive_bools,
     reason = "each says whether something is so, independently of the others"
 )]
-struct World {
+struct DurableState {
     now: Timestamp,
     deleting: bool,
     finalizer: bool,
@@ -65,7 +65,7 @@ fn here() -> TargetIdentity {
     TargetIdentity { uid: "here".to_owned(), endpoint: "e".to_owned() }
 }
 
-impl World {
+impl DurableState {
     fn new() -> Self {
         let spec = json!({
             "cluster": {"kubeconfigSecret": {"name": "target"}}, "issuer": "ClientCertificate",
@@ -262,69 +262,69 @@ impl World {
 fn a_crash_at_each_step_leaves_one_in_force_and_names_those_before() {
     let mut lost = 0;
     for crash in (0..18).flat_map(|at| [Crash::Before(at), Crash::Within(at), Crash::After(at)]) {
-        let mut world = World::new();
-        world.reconcile(Some(crash));
-        world.settle();
-        let (_, first) = world.output.unwrap();
-        let first = world.certificates[first].clone();
-        assert_eq!(world.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
-        assert_eq!(world.status.identity.as_deref(), Some("coppice-access:u"));
+        let mut state = DurableState::new();
+        state.reconcile(Some(crash));
+        state.settle();
+        let (_, first) = state.output.unwrap();
+        let first = state.certificates[first].clone();
+        assert_eq!(state.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
+        assert_eq!(state.status.identity.as_deref(), Some("coppice-access:u"));
 
-        world.rotate();
-        world.reconcile(Some(crash));
-        world.settle();
-        let (_, second) = world.output.unwrap();
-        let second = world.certificates[second].clone();
-        assert_eq!(world.status.credential.as_ref(), Some(&second.credential), "{crash:?}");
+        state.rotate();
+        state.reconcile(Some(crash));
+        state.settle();
+        let (_, second) = state.output.unwrap();
+        let second = state.certificates[second].clone();
+        assert_eq!(state.status.credential.as_ref(), Some(&second.credential), "{crash:?}");
         assert_ne!(first.credential, second.credential);
-        let listed = &world.status.superseded_certificates;
+        let listed = &state.status.superseded_certificates;
         assert_eq!(listed.len(), 1, "{crash:?}: {listed:?}");
         assert_eq!(listed[0].not_after, first.validity.not_after, "{crash:?}");
-        let ready = world.status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        let ready = state.status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
         assert!(ready.message.contains(&listed[0].not_after.to_string()), "{}", ready.message);
-        assert!(world.requests.is_empty(), "{crash:?}: no request is left");
-        lost += world.certificates.iter().filter(|certificate| !certificate.was_written).count();
+        assert!(state.requests.is_empty(), "{crash:?}: no request is left");
+        lost += state.certificates.iter().filter(|certificate| !certificate.was_written).count();
 
-        world.deleting = true;
-        world.reconcile(Some(crash));
-        world.settle();
-        assert!(world.gone && !world.rights && world.output.is_none(), "{crash:?}");
+        state.deleting = true;
+        state.reconcile(Some(crash));
+        state.settle();
+        assert!(state.gone && !state.rights && state.output.is_none(), "{crash:?}");
     }
     assert!(lost > 4, "some keys got lost with their program: {lost}");
 }
 
 #[test]
 fn those_that_have_expired_are_listed_no_more() {
-    let mut world = World::new();
-    world.reconcile(None);
-    world.rotate();
-    world.reconcile(None);
-    let expires = world.status.superseded_certificates[0].not_after;
-    world.now = expires - SignedDuration::from_mins(1);
-    world.reconcile(None);
+    let mut state = DurableState::new();
+    state.reconcile(None);
+    state.rotate();
+    state.reconcile(None);
+    let expires = state.status.superseded_certificates[0].not_after;
+    state.now = expires - SignedDuration::from_mins(1);
+    state.reconcile(None);
     // The second one was due by then.
-    assert_eq!(world.status.superseded_certificates.len(), 2);
-    world.now = expires;
-    world.reconcile(None);
-    assert!(world.status.superseded_certificates.is_empty(), "{:?}", world.status);
+    assert_eq!(state.status.superseded_certificates.len(), 2);
+    state.now = expires;
+    state.reconcile(None);
+    assert!(state.status.superseded_certificates.is_empty(), "{:?}", state.status);
 }
 
 #[test]
 fn none_of_them_keeps_another_one_from_being_issued() {
-    let mut world = World::new();
-    world.reconcile(None);
+    let mut state = DurableState::new();
+    state.reconcile(None);
     for _ in 0..40 {
-        world.now += SignedDuration::from_secs(1);
-        world.rotate();
-        let before = world.status.credential.clone();
+        state.now += SignedDuration::from_secs(1);
+        state.rotate();
+        let before = state.status.credential.clone();
         // Only the 32 that are valid for longest are listed, so that what `check` asks does not hold for the others.
-        world.certificates.iter_mut().for_each(|certificate| certificate.was_written = false);
-        world.reconcile(None);
-        assert_ne!(world.status.credential, before);
+        state.certificates.iter_mut().for_each(|certificate| certificate.was_written = false);
+        state.reconcile(None);
+        assert_ne!(state.status.credential, before);
     }
-    let listed = &world.status.superseded_certificates;
+    let listed = &state.status.superseded_certificates;
     assert_eq!(listed.len(), 32);
     let first = listed.iter().map(|before| before.not_after).min().unwrap();
     // The first eight of 40 are not among them.
-    assert_eq!(first, world.certificates[8].validity.not_after);
+    assert_eq!(first, state.certificates[8].validity.not_after);
 }
