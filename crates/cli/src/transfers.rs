@@ -9,7 +9,7 @@ use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, TransferPhase};
 use coppice_hierarchy::{QuotaRefusal, ResourceName, Resources};
 use coppice_quantity::Quantity;
 
-pub(crate) use amount::{Amount, together, transferable};
+pub(crate) use amount::{Amount, resources_of, transferable};
 pub(crate) use way::{NoWay, Way, path};
 
 use crate::Exit;
@@ -155,7 +155,7 @@ mod tests {
 
     fn amount(text: &str) -> Resources {
         let amounts: Vec<Amount> = text.split(',').map(|one| one.parse().unwrap()).collect();
-        together(&amounts).unwrap()
+        resources_of(&amounts).unwrap()
     }
 
     fn quota(own: &str, used: &str) -> NamespaceQuota {

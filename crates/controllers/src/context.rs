@@ -274,10 +274,10 @@ impl ControllerContext {
 
     /// Opens the breaker, here and at once; the leader writes it into the ledger.
     pub fn collapsed(&self, collapse: Collapse) {
-        let Collapse { resource, before, missing, unfollowed } = collapse;
-        let new = breaker::opened(resource, before, missing, unfollowed, self.now());
+        let Collapse { resource, before, missing, after_gap } = collapse;
+        let new = breaker::opened(resource, before, missing, after_gap, self.now());
         let (new_id, message) = (new.id.clone(), new.message.clone());
-        let id = self.known_breaker.notice(new, self.server_clock.clock().monotonic()).id;
+        let id = self.known_breaker.record_collapse(new, self.server_clock.clock().monotonic()).id;
         if id == new_id {
             tracing::error!(%id, "the breaker opens: {message}; find out why, then run `coppice acknowledge {id}`");
         } else {

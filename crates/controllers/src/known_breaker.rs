@@ -10,7 +10,7 @@ use coppice_mutants::{Mutant, active};
 /// A watch that was followed without a gap shows what was acknowledged within this time.
 const SEEN_LATE: Duration = Duration::from_mins(2);
 
-/// What a watch has noticed stops steps at once, before anything is written. What was in the ledger is known until it is
+/// What a watch has detected stops steps at once, before anything is written. What was in the ledger is known until it is
 /// acknowledged, so that nobody closes it by creating the settings again. Both are lost with the process.
 #[derive(Default)]
 pub struct KnownBreaker {
@@ -22,9 +22,9 @@ pub struct KnownBreaker {
 struct Known {
     /// What the ledger has, or had when it was last seen.
     recorded: Option<Breaker>,
-    /// What a watch of this replica noticed, and the ledger does not have. It stands for every later collapse.
-    noticed: Option<Breaker>,
-    /// The last collapse that a watch of this replica noticed, and when, on the monotonic clock.
+    /// What a watch of this replica detected, and the ledger does not have. It stands for every later collapse.
+    detected: Option<Breaker>,
+    /// The last collapse that a watch of this replica detected, and when, on the monotonic clock.
     last: Option<(Breaker, Duration)>,
 }
 
@@ -38,25 +38,25 @@ pub(crate) struct SettingsSeen {
 }
 
 impl KnownBreaker {
-    /// Has this called whenever a breaker is noticed, if it is the first that is given.
-    pub(crate) fn on_notice(&self, enqueue: impl Fn() + Send + Sync + 'static) {
+    /// Has this called whenever a breaker is detected, if it is the first that is given.
+    pub(crate) fn on_collapse(&self, enqueue: impl Fn() + Send + Sync + 'static) {
         let _ = self.enqueue.set(Box::new(enqueue));
     }
 
     /// What is known, the recorded one first; either may be acknowledged.
     pub(crate) fn get(&self) -> Vec<Breaker> {
         let known = self.lock();
-        [&known.recorded, &known.noticed].into_iter().flatten().cloned().collect()
+        [&known.recorded, &known.detected].into_iter().flatten().cloned().collect()
     }
 
-    /// A watch of this replica has noticed a collapse. Answers the breaker that stands for it.
-    pub(crate) fn notice(&self, new: Breaker, at: Duration) -> Breaker {
+    /// A watch of this replica has detected a collapse. Answers the breaker that stands for it.
+    pub(crate) fn record_collapse(&self, new: Breaker, at: Duration) -> Breaker {
         if active(Mutant::BreakerDropped) {
             return new;
         }
         let mut known = self.lock();
         known.last = Some((new.clone(), at));
-        let open = known.recorded.clone().unwrap_or_else(|| known.noticed.get_or_insert(new).clone());
+        let open = known.recorded.clone().unwrap_or_else(|| known.detected.get_or_insert(new).clone());
         drop(known);
         if let Some(enqueue) = self.enqueue.get() {
             enqueue();
@@ -71,20 +71,20 @@ impl KnownBreaker {
         if let Some(open) = breaker::open(settings, ledger) {
             known.recorded = Some(open.clone());
         }
-        let closed = [known.recorded.take_if(acknowledged), known.noticed.take_if(acknowledged)];
+        let closed = [known.recorded.take_if(acknowledged), known.detected.take_if(acknowledged)];
         if closed.iter().any(Option::is_some) {
-            known.noticed = None;
+            known.detected = None;
             if let Some((mut last, at)) = known.last.take() {
                 let followed = seen.followed_since.is_some_and(|since| since <= at);
                 let before = followed && seen.at.saturating_sub(at) > SEEN_LATE;
                 if !before && !acknowledged(&mut last) {
-                    known.noticed = Some(last.clone());
+                    known.detected = Some(last.clone());
                     known.last = Some((last, at));
                 }
             }
         }
         let recorded = known.recorded.as_ref().map(|breaker| breaker.id.clone());
-        known.noticed.take_if(|noticed| recorded.as_ref() == Some(&noticed.id));
+        known.detected.take_if(|detected| recorded.as_ref() == Some(&detected.id));
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -134,10 +134,10 @@ mod tests {
     fn what_is_noticed_enqueues_and_is_known_until_it_is_recorded_or_acknowledged() {
         let (known, calls) = (KnownBreaker::default(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&calls);
-        known.on_notice(move || {
+        known.on_collapse(move || {
             count.fetch_add(1, Relaxed);
         });
-        assert_eq!(known.notice(pods(1), at(1)), pods(1));
+        assert_eq!(known.record_collapse(pods(1), at(1)), pods(1));
         known.observe(&NOTHING(), &ledger(None), seen(1000));
         assert_eq!((known.get(), calls.load(Relaxed)), (vec![pods(1)], 1));
         known.observe(&NOTHING(), &ledger(Some(pods(1))), seen(1001));
@@ -145,7 +145,7 @@ mod tests {
         known.observe(&acknowledging(&pods(1)), &ledger(Some(pods(1))), seen(1002));
         assert_eq!(known.get(), []);
 
-        known.notice(pods(2000), at(2000));
+        known.record_collapse(pods(2000), at(2000));
         known.observe(&acknowledging(&pods(2000)), &ledger(None), seen(2001));
         assert_eq!(known.get(), [], "though the ledger never had it");
     }
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn the_first_stands_for_what_collapses_until_it_is_acknowledged() {
         let known = KnownBreaker::default();
-        known.notice(pods(1), at(1));
-        assert_eq!(known.notice(opened("jobs", 2), at(2)), pods(1));
+        known.record_collapse(pods(1), at(1));
+        assert_eq!(known.record_collapse(opened("jobs", 2), at(2)), pods(1));
         assert_eq!(known.get(), [pods(1)]);
         known.observe(&acknowledging(&pods(1)), &ledger(None), seen(1000));
         assert_eq!(known.get(), []);
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn an_acknowledgment_covers_what_collapsed_before_it_and_nothing_after_it() {
-        let acknowledge = |noticed: u64, seen_at: SettingsSeen| {
+        let acknowledge = |detected: u64, seen_at: SettingsSeen| {
             let known = KnownBreaker::default();
             known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(1));
-            assert_eq!(known.notice(pods(noticed), at(noticed)), pods(0));
-            known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(noticed));
+            assert_eq!(known.record_collapse(pods(detected), at(detected)), pods(0));
+            known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(detected));
             known.observe(&acknowledging(&pods(0)), &ledger(Some(pods(0))), seen_at);
             known.get()
         };

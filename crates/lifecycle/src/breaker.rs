@@ -9,11 +9,11 @@ use jiff::Timestamp;
 
 use crate::governor::{Denied, round_up};
 
-/// The breaker that a collapsed list of a resource opens: of `before` known objects it lacked `missing`. `unfollowed`: in a
+/// The breaker that a collapsed list of a resource opens: of `before` known objects it lacked `missing`. `after_gap`: in a
 /// part of the time before the list no events were received.
-pub fn opened(resource: &str, before: usize, missing: usize, unfollowed: bool, now: Timestamp) -> Breaker {
+pub fn opened(resource: &str, before: usize, missing: usize, after_gap: bool, now: Timestamp) -> Breaker {
     let since = round_up(now, 1);
-    let unexplained = if unfollowed {
+    let unexplained = if after_gap {
         "after a time in which no events were received"
     } else {
         "and no event said that they were deleted"
@@ -89,9 +89,9 @@ mod tests {
                        known, and no event said that they were deleted; find out why, then run `coppice acknowledge \
                        pods-2026-09-21T14:13:20Z`";
         assert_eq!(denied.message, message);
-        let unfollowed = opened("pods", 130, 120, true, at(0));
+        let after_gap = opened("pods", 130, 120, true, at(0));
         assert!(
-            unfollowed.message.ends_with("that were known, after a time in which no events were received")
+            after_gap.message.ends_with("that were known, after a time in which no events were received")
         );
     }
 

@@ -57,7 +57,7 @@ pub fn uncertain(uncertainty: ClockUncertainty) -> Denied {
 /// The reason and the message for status. Without figures, which change with every evaluation.
 pub(crate) fn clock_skew(uncertainty: ClockUncertainty) -> (Reason, String) {
     let wrong = match uncertainty {
-        ClockUncertainty::NotCompared => "have not been compared lately: its answers carry no Date",
+        ClockUncertainty::NoServerTime => "have not been compared lately: its answers carry no Date",
         ClockUncertainty::Differs => "differ by more than 5 seconds: correct the clocks",
     };
     (Reason::ClockSkew, format!("the API server's clock and Coppice's {wrong}"))
@@ -177,7 +177,7 @@ fn remaining(
     let share = share.with_room(budget, now);
     let hourly = share.hourly_limit(settings);
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
-    let together = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
+    let per_hour = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
     let own = share.reservations(budget).iter().rev();
     let (minute, hour) = ("a minute (perMinute)", "an hour (perHour, maxShare, atLeast)");
     let of_own = (capacity(own.clone(), hourly, HOUR, now), hourly, hour, false);
@@ -189,7 +189,7 @@ fn remaining(
         [
             Some((capacity(newest_first(budget), minutely, MINUTE, now), minutely, minute, true)),
             Some(of_own),
-            Some((capacity(newest_first(budget), together, HOUR, now), together, hour, true)),
+            Some((capacity(newest_first(budget), per_hour, HOUR, now), per_hour, hour, true)),
         ]
     };
     let mut remaining = u32::MAX;

@@ -173,9 +173,9 @@ pub fn intent(steps: &Steps, decided: Decided<'_>, now: Timestamp) -> Intent {
     }
 }
 
-/// A policy that is true.
+/// A policy that is due: its condition is true, or will be when the notice that runs ahead of it ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Fired<'a> {
+pub struct DuePolicy<'a> {
     /// What it decides.
     pub decided: Decided<'a>,
     /// Why, for people.
@@ -224,11 +224,11 @@ impl NoticeDelivery {
 /// Why it waits, and until when.
 pub fn fire(
     steps: &mut Steps,
-    fired: Fired<'_>,
+    due_policy: DuePolicy<'_>,
     circumstances: Circumstances<'_>,
     events: &mut Vec<PlannedEvent>,
 ) -> Result<(), Denied> {
-    let Fired { decided, message, notice, due, prevent, delivery } = fired;
+    let DuePolicy { decided, message, notice, due, prevent, delivery } = due_policy;
     let Decided { action, policy, namespace, .. } = decided;
     let now = circumstances.time.now();
     let announced = steps.notice.as_ref().is_some_and(|n| n.policy == policy && n.uid == namespace.uid);
@@ -260,7 +260,7 @@ pub fn fire(
             return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(until) });
         }
         if let Some(denied) = delivery.denies(notice, now) {
-            return Err(Denied { message: format!("{}; {}", fired.message, denied.message), ..denied });
+            return Err(Denied { message: format!("{}; {}", due_policy.message, denied.message), ..denied });
         }
     } else {
         withdraw_notice(steps, &format!("policy {policy:?} fires first"), events);

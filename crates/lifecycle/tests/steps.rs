@@ -14,7 +14,7 @@ use coppice_lifecycle::condition::Evaluation;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::{Denied, Share};
 use coppice_lifecycle::plan::PlannedEvent;
-use coppice_lifecycle::steps::{self, Decided, Fired, NoticeDelivery, Resumed};
+use coppice_lifecycle::steps::{self, Decided, DuePolicy, NoticeDelivery, Resumed};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use support::{Scene, at, yaml};
@@ -62,7 +62,7 @@ impl Subject {
             time,
         };
         let (due, prevent) = (at(seconds), steps::HOLD_TO_PREVENT);
-        let fired = Fired {
+        let due_policy = DuePolicy {
             decided,
             message: "the ttl ended",
             notice,
@@ -70,7 +70,7 @@ impl Subject {
             prevent,
             delivery: &NoticeDelivery::NotNeeded,
         };
-        steps::fire(steps, fired, circumstances, events)
+        steps::fire(steps, due_policy, circumstances, events)
     }
 
     fn resume(&self, verdict: Verdict, notice: Option<Duration>, seconds: i64) -> Option<Resumed> {

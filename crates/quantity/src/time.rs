@@ -26,7 +26,7 @@ pub struct ServerTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockUncertainty {
     /// No recent answer of the API server has carried its time.
-    NotCompared,
+    NoServerTime,
     /// The API server's answers and this machine's clock differ by more than [`MAX_CLOCK_SKEW`], or did a moment ago.
     Differs,
 }

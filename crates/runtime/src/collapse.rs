@@ -16,7 +16,7 @@ pub struct Collapse {
     /// How many of them the list lacks.
     pub missing: usize,
     /// Whether they may have been deleted in a time in which no events were received.
-    pub unfollowed: bool,
+    pub after_gap: bool,
 }
 
 /// Called with every collapse, before the cache shows the list.
@@ -42,11 +42,11 @@ impl ListComparison {
     /// Of fewer than this many, all can be deleted while nobody sees it.
     const MIN_KNOWN: usize = 50;
 
-    /// Whether this is a collapse. `unfollowed` is for how long events were not followed until the list, if so: then more
+    /// Whether this is a collapse. `gap` is for how long events were not followed until the list, if so: then more
     /// than half of the objects have to be missing. Of a bulk kind (pods come and go by the hour), and after half an hour, all
     /// of them have to be missing, and nothing new be there.
-    pub(crate) fn is_collapse(self, unfollowed: Option<Duration>, bulk: bool) -> bool {
-        match unfollowed {
+    pub(crate) fn is_collapse(self, gap: Option<Duration>, bulk: bool) -> bool {
+        match gap {
             None => self.missing >= Self::MIN_MISSING && self.missing * 5 > self.before,
             Some(time) if bulk || time > MAX_COMPARED => self.before >= Self::MIN_KNOWN && self.listed == 0,
             Some(_) => self.before >= Self::MIN_KNOWN && self.missing * 2 > self.before,

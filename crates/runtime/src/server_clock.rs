@@ -94,7 +94,7 @@ impl ServerClock {
         let uncertainty = match advanced {
             Some(now) if compared && agree => return ServerTime::certain(now),
             _ if compared => ClockUncertainty::Differs,
-            _ => ClockUncertainty::NotCompared,
+            _ => ClockUncertainty::NoServerTime,
         };
         let answered =
             state.samples.iter().chain(&outlier).map(|sample| sample.reference().advanced_to(monotonic));
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_answer() {
         let (server, _) = clock();
-        assert_eq!((server.skew(), uncertainty(&server)), (None, Some(ClockUncertainty::NotCompared)));
+        assert_eq!((server.skew(), uncertainty(&server)), (None, Some(ClockUncertainty::NoServerTime)));
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         for outlier in ["", "now", "2026-01-01T00:00:00Z", "Thu, 99 Jan 2026 00:00:00 GMT"] {
             server.observe(outlier, Duration::ZERO, Duration::ZERO);
         }
-        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NotCompared));
+        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NoServerTime));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         sample(&server, &handle, SignedDuration::ZERO, QUICK);
         assert_eq!(uncertainty(&server), None);
         handle.advance(Duration::from_secs(90));
-        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NotCompared));
+        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NoServerTime));
     }
 
     #[test]

@@ -73,7 +73,7 @@ struct Progress {
 
 impl Progress {
     /// For how long events were not followed until a list, if so.
-    fn unfollowed(&self, list: Option<Instant>) -> Option<Duration> {
+    fn gap_before(&self, list: Option<Instant>) -> Option<Duration> {
         let time = list.zip(self.followed).map_or(Duration::ZERO, |(list, until)| list - until);
         (self.gap || time > MAX_LATE).then_some(time)
     }
@@ -193,14 +193,14 @@ impl<K: Kind> Watch<K> {
                 break page.revision;
             }
         };
-        let unfollowed = progress.unfollowed(shown);
+        let gap_before = progress.gap_before(shown);
         let comparison = list.compare();
-        if K::CAN_COLLAPSE && comparable && comparison.is_collapse(unfollowed, K::BULK) {
+        if K::CAN_COLLAPSE && comparable && comparison.is_collapse(gap_before, K::BULK) {
             let (before, missing) = (comparison.before, comparison.missing);
-            let unfollowed = unfollowed.is_some();
-            (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing, unfollowed });
+            let after_gap = gap_before.is_some();
+            (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing, after_gap });
         }
-        let gap = unfollowed.is_some() || !comparable;
+        let gap = gap_before.is_some() || !comparable;
         progress.followed = shown;
         let before = self.store.unreadable();
         let differing = self.store.replace(list, gap.then_some(asked));

@@ -96,9 +96,8 @@ async fn run(before: usize, then: usize, first: First) -> (Vec<(Collapse, usize)
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_what_no_event_deleted_is_a_collapse() {
-    let collapse = |before, missing| {
-        vec![(Collapse { resource: "widgets", before, missing, unfollowed: false }, before)]
-    };
+    let collapse =
+        |before, missing| vec![(Collapse { resource: "widgets", before, missing, after_gap: false }, before)];
     assert_eq!(collapses(40, 30, First::Followed).await, collapse(40, 10), "before the cache shows it");
     assert_eq!(collapses(40, 31, First::Followed).await, [], "nine may be deleted in between");
     assert_eq!(collapses(50, 40, First::Followed).await, [], "a fifth");
@@ -108,7 +107,7 @@ async fn a_list_that_lacks_what_no_event_deleted_is_a_collapse() {
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_after_a_time_that_nobody_followed_is_a_collapse_if_it_is_more_than_half() {
     let collapse =
-        |before, missing| vec![(Collapse { resource: "widgets", before, missing, unfollowed: true }, before)];
+        |before, missing| vec![(Collapse { resource: "widgets", before, missing, after_gap: true }, before)];
     for first in [First::Gap, First::SlowList, First::Stopped] {
         assert_eq!(collapses(60, 29, first).await, collapse(60, 31));
         assert_eq!(collapses(60, 30, first).await, [], "half of them may have been deleted");

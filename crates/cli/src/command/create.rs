@@ -12,7 +12,7 @@ use kube::Client;
 use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::connect;
 use crate::print::Table;
-use crate::transfers::{Amount, together};
+use crate::transfers::{Amount, resources_of};
 use crate::trees::creation::{self, Asked, Parent};
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
@@ -55,7 +55,7 @@ pub(crate) struct CreateArgs {
 }
 
 pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    let quota = together(&args.quota).map_err(|why| anyhow!("--quota: {why}"))?;
+    let quota = resources_of(&args.quota).map_err(|why| anyhow!("--quota: {why}"))?;
     let metadata = NamespaceMetadata {
         labels: once("--label", &args.labels)?,
         annotations: once("--annotation", &args.annotations)?,

@@ -13,7 +13,7 @@ use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::live;
 use crate::transfers::{
-    Amount, TransferApproval, Way, free, refusals, resource_name, spec, together, transferable,
+    Amount, TransferApproval, Way, free, refusals, resource_name, resources_of, spec, transferable,
 };
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
@@ -109,7 +109,7 @@ pub(crate) async fn run(args: &TransferArgs, connection: &ConnectionArgs, io: &m
 impl RequestArgs {
     /// How much.
     pub(super) fn amount(&self) -> Result<Resources> {
-        together(&self.amounts).map_err(|why| anyhow!("--amount: {why}"))
+        resources_of(&self.amounts).map_err(|why| anyhow!("--amount: {why}"))
     }
 }
 

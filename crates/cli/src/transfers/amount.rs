@@ -57,7 +57,7 @@ pub(crate) fn transferable(text: &str) -> Result<Amount, AmountError> {
 }
 
 /// Several amounts, each of another resource.
-pub(crate) fn together(amounts: &[Amount]) -> Result<Resources, AmountError> {
+pub(crate) fn resources_of(amounts: &[Amount]) -> Result<Resources, AmountError> {
     let again =
         amounts.iter().enumerate().find(|(at, one)| amounts[..*at].iter().any(|o| o.name == one.name));
     if let Some((_, again)) = again {
@@ -72,7 +72,7 @@ mod tests {
 
     fn amount(text: &str) -> Resources {
         let amounts: Vec<Amount> = text.split(',').map(|one| one.parse().unwrap()).collect();
-        together(&amounts).unwrap()
+        resources_of(&amounts).unwrap()
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         }
         let twice: Vec<Amount> = ["pods=1", "cpu=1", "requests.cpu=2"].map(|one| one.parse().unwrap()).into();
         assert_eq!(
-            together(&twice).unwrap_err().to_string(),
+            resources_of(&twice).unwrap_err().to_string(),
             "cpu is there twice: write one amount of each resource"
         );
     }

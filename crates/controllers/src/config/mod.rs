@@ -1,5 +1,5 @@
 //! Creates `CoppiceConfig/coppice` on the very first start and the webhook key, and reports in status what is in force.
-//! Writes the breaker that was noticed into the ledger, and removes the one that was acknowledged.
+//! Writes the breaker that was detected into the ledger, and removes the one that was acknowledged.
 //!
 //! Watches `CoppiceConfig`; acts on the leader alone. `observe → plan → apply → report`.
 //!
@@ -58,10 +58,10 @@ impl Controller for Settings {
     type Key = SettingsKey;
     const NAME: &'static str = "coppiceconfig";
 
-    /// Enqueued by settings that their status is not about: they were edited, or are gone. Enqueued by a breaker that is noticed.
+    /// Enqueued by settings that their status is not about: they were edited, or are gone. Enqueued by a breaker that is detected.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SettingsKey>) -> Vec<Subscription> {
-        let noticed = queue.clone();
-        self.shared.known_breaker.on_notice(move || noticed.add(SettingsKey));
+        let detected = queue.clone();
+        self.shared.known_breaker.on_collapse(move || detected.add(SettingsKey));
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
         let enqueue = move |_: &str, _: &str| {
             let config = shared.configs.get("", CONFIG_NAME);

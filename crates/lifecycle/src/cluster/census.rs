@@ -14,7 +14,7 @@ use super::phase::{RunningTtl, Superseded, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{ClusterManagerFacts, SelectingManager, contest};
-use super::supersede::{Later, successors};
+use super::supersede::{KnownSuccessor, successors};
 use super::{
     EffectiveTtl, RecordFacts, Unidentified, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of,
     ttl_of,
@@ -44,7 +44,7 @@ pub struct Census {
     /// How many namespaces become due in an hour by all cluster managers that enforce, at the present rate.
     pub per_hour: u32,
     /// For each namespace that a later one supersedes the name of that one, whatever records say; none if they were not compared.
-    pub successors: Option<BTreeMap<String, Later>>,
+    pub successors: Option<BTreeMap<String, KnownSuccessor>>,
     /// Which names were deleted too often of late; none if that is not known, and records say it.
     pub recreated: Option<Recreated>,
     /// When time alone changes a count.
@@ -104,7 +104,7 @@ pub fn census_of_one(
     namespace: Counted<'_>,
     managers: &[ClusterManagerFacts<'_>],
     settings: &PlatformSettings,
-    successors: &BTreeMap<String, Later>,
+    successors: &BTreeMap<String, KnownSuccessor>,
     now: Timestamp,
 ) -> Option<Census> {
     count([namespace], managers, (settings, 0), Some(successors), now)
@@ -114,7 +114,7 @@ fn count<'a>(
     namespaces: impl IntoIterator<Item = Counted<'a>>,
     managers: &[ClusterManagerFacts<'_>],
     (settings, own_managers): (&PlatformSettings, u64),
-    compared: Option<&BTreeMap<String, Later>>,
+    compared: Option<&BTreeMap<String, KnownSuccessor>>,
     now: Timestamp,
 ) -> Option<Census> {
     let mut census = Census {
@@ -194,7 +194,7 @@ fn compare<'a>(
     governed: &'a [(Counted<'a>, SelectingManager<'a>)],
     managers: &[ClusterManagerFacts<'a>],
     now: Timestamp,
-) -> Result<BTreeMap<String, Later>, AnnotationNotRead<'a>> {
+) -> Result<BTreeMap<String, KnownSuccessor>, AnnotationNotRead<'a>> {
     let mut all = BTreeMap::new();
     for manager in managers {
         let of_manager = || governed.iter().filter(|(_, winner)| winner.uid == manager.uid);
@@ -223,7 +223,7 @@ fn window(manager: &ValidClusterManager) -> Duration {
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    (counted, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
+    (counted, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&KnownSuccessor>),
     manager: &SelectingManager<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -250,7 +250,11 @@ fn count_unsaid(counts: &mut NamespaceCounts, namespace: &NamespaceFacts, manage
 /// Counts whether it is due. Returns when time alone changes that.
 fn count_due(
     counts: &mut Counts,
-    (Counted { namespace, record, .. }, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
+    (Counted { namespace, record, .. }, ttl, successor): (
+        Counted<'_>,
+        Option<EffectiveTtl>,
+        Option<&KnownSuccessor>,
+    ),
     manager: &SelectingManager<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -283,8 +287,8 @@ fn count_due(
     let recorded_since = status.and_then(|status| status.superseded_by.as_ref()).map(|by| by.since);
     let superseded = successor.map(|later| Superseded {
         since: recorded_since.unwrap_or(now),
-        begun: later.created.max(namespace.created),
-        known: true,
+        both_exist_since: later.created.max(namespace.created),
+        confirmed: true,
     });
     let finding = phase(manager.spec, (namespace, ttl), extended, (status, superseded), now);
     let since = governs.map_or(now, |recorded| recorded.since);
@@ -309,7 +313,7 @@ fn count_due(
         }
     }
     let acting = waiting.filter(|policy| policy.would_enforce && policy.action.is_destructive());
-    if finding.begun(acting).is_some_and(|begun| newly_due(manager.spec, namespace, since, begun)) {
+    if finding.cause_since(acting).is_some_and(|at| newly_due(manager.spec, namespace, since, at)) {
         counts.enforce.newly_due += 1;
         counts.newly_due.get_or_insert_default().insert(namespace.uid.clone());
     }

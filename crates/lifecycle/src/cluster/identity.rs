@@ -80,9 +80,9 @@ pub(super) struct Order {
     created: Timestamp,
 }
 
-/// What namespaces of one line have in common.
+/// A group of namespaces, of which later ones supersede earlier ones: what all of them have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LineKey<'a> {
+pub(super) struct GroupKey<'a> {
     project: &'a str,
     environment: Option<&'a str>,
     job: Option<&'a str>,
@@ -90,10 +90,10 @@ pub(super) struct LineKey<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// The lines that it is of.
-    pub(super) fn lines(&self) -> impl Iterator<Item = LineKey<'a>> + '_ {
+    /// The groups that it is in.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupKey<'a>> + '_ {
         let Self { project, environment, job, .. } = *self;
-        self.in_common.iter().map(move |in_common| LineKey {
+        self.in_common.iter().map(move |in_common| GroupKey {
             project,
             environment,
             job,
@@ -106,11 +106,11 @@ impl<'a> Identity<'a> {
         self.order.run.map(|run| (self.project, self.order.pipeline, run))
     }
 
-    /// Whether it takes the place of an older one, as far as their identities say: they have a line in common, this one is later,
+    /// Whether it takes the place of an older one, as far as their identities say: they have a group in common, this one is later,
     /// and another run made it.
     pub(super) fn follows(&self, older: &Identity<'_>) -> bool {
         let same_run = self.run().is_some() && self.run() == older.run();
-        let in_common = self.lines().any(|line| older.lines().any(|other| line == other));
+        let in_common = self.groups().any(|group| older.groups().any(|other| group == other));
         !same_run && older.order < self.order && in_common
     }
 }

@@ -29,7 +29,7 @@ pub use plan::{ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, Recor
 pub(crate) use recipient::RecordedRecipient;
 pub use recipient::{AddressKey, Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
-pub use supersede::{Later, SuccessorFacts};
+pub use supersede::{KnownSuccessor, SuccessorFacts};
 pub use ttl::{EffectiveTtl, InvalidTtl, TtlSource, ValidTtl, ttl_of};
 pub use valid_health::ValidHealth;
 pub use valid_manager::{

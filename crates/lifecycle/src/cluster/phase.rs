@@ -47,7 +47,7 @@ pub struct HealthFinding {
     state: HealthState,
     seen: HealthSeen,
     /// When what fails began to.
-    begun: Option<Timestamp>,
+    first_failure_at: Option<Timestamp>,
     /// Since when it is at least `Unstable`, `Failing` and `Failed`.
     since: [Option<Timestamp>; 3],
 }
@@ -58,8 +58,8 @@ impl HealthFinding {
         let record = status.health.as_ref()?;
         let since = [record.unstable_since, record.failing_since, record.failed_since];
         let not_ok = record.not_ok_since.into_iter().chain(record.unstable_since);
-        let begun = status.failing.iter().map(|one| one.since).chain(not_ok).min();
-        Some(Self { state: record.state, seen: record.seen, begun, since })
+        let first_failure_at = status.failing.iter().map(|one| one.since).chain(not_ok).min();
+        Some(Self { state: record.state, seen: record.seen, first_failure_at, since })
     }
 }
 
@@ -69,9 +69,9 @@ pub struct Superseded {
     /// Since when that is known.
     pub since: Timestamp,
     /// When both were there for the first time.
-    pub begun: Timestamp,
+    pub both_exist_since: Timestamp,
     /// Whether that is known now; otherwise it was when its record was written.
-    pub known: bool,
+    pub confirmed: bool,
 }
 
 /// When a condition is true, or was for the first time.
@@ -82,7 +82,7 @@ pub struct Due {
     /// Nothing is done by it before this one.
     pub not_before: Timestamp,
     /// When that began which makes it due: the same of a ttl, and of a failure when it began to fail.
-    pub begun: Timestamp,
+    pub cause_since: Timestamp,
     /// Why nothing may be done by it at present, though it stands.
     pub unconfirmed: Option<Unconfirmed>,
     /// What makes it true.
@@ -130,8 +130,8 @@ pub enum Unconfirmed {
     Recovering,
     /// It is not known whether something fails.
     Unknown,
-    /// It is not known whether the namespace that has taken its place still stands.
-    NotCompared,
+    /// It is not known whether the namespace that has taken its place still exists.
+    SuccessorUnknown,
 }
 
 /// The phase of a namespace that a cluster manager governs, by its [time to live](super::ttl_of) and by what is recorded of
@@ -227,19 +227,21 @@ impl PhaseFinding {
 
     /// When what fails began to, whether or not any condition is true by it yet; none if nothing fails.
     fn fails_since(&self) -> Option<Timestamp> {
-        self.health.filter(|health| health.seen == HealthSeen::Failing).and_then(|health| health.begun)
+        self.health
+            .filter(|health| health.seen == HealthSeen::Failing)
+            .and_then(|health| health.first_failure_at)
     }
 
     /// When that began which makes one of these policies true, or does if it goes on; none if nothing has. What fails when a
     /// spec begins to govern becomes due by it, though not at once.
-    pub fn begun<'a>(
+    pub fn cause_since<'a>(
         &self,
         policies: impl Iterator<Item = &'a ValidClusterPolicy> + Clone,
     ) -> Option<Timestamp> {
         let fails = self.fails_since().filter(|_| policies.clone().any(|one| one.condition.is_of_health()));
         let due = policies.flat_map(|policy| self.due(policy));
         let due = due.filter(|due| due.unconfirmed.is_none());
-        due.map(|due| due.begun).chain(fails).min()
+        due.map(|due| due.cause_since).chain(fails).min()
     }
 
     /// Whether a condition that was true is known to be false. What is not known, or begins again with another spec, ends nothing.
@@ -283,7 +285,8 @@ impl PhaseFinding {
                     TtlEnd::After(after) => ttl_end(self.created, after, self.extended),
                     TtlEnd::Until(until) => self.extended.map_or(until, |extended| until.max(extended)),
                 };
-                let due = Due { at, not_before: at, begun: at, unconfirmed: None, cause: DueCause::Ttl };
+                let due =
+                    Due { at, not_before: at, cause_since: at, unconfirmed: None, cause: DueCause::Ttl };
                 return [Some(due), None, None].into_iter().flatten();
             }
             ClusterCondition::PodsSucceed(pods) => {
@@ -294,22 +297,23 @@ impl PhaseFinding {
         let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale)).map(|expires_at| {
             let at = later(expires_at, *lasting);
             // What has become shorter under this spec is due by that, and what has become longer is not due.
-            let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
-            Due { at, not_before: at, begun, unconfirmed: None, cause: DueCause::Ttl }
+            let cause_since = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
+            Due { at, not_before: at, cause_since, unconfirmed: None, cause: DueCause::Ttl }
         });
         let superseded = self.superseded.filter(|_| phases.contains(&PolicyPhase::Superseded));
-        let superseded = superseded.map(|Superseded { since, begun, known }| {
-            let unconfirmed = (!known).then_some(Unconfirmed::NotCompared);
+        let superseded = superseded.map(|Superseded { since, both_exist_since, confirmed }| {
+            let unconfirmed = (!confirmed).then_some(Unconfirmed::SuccessorUnknown);
             let (at, not_before) = (later(since, *lasting), later(since, self.settle.max(*lasting)));
-            Due { at, not_before, begun, unconfirmed, cause: DueCause::Superseded }
+            let cause_since = both_exist_since;
+            Due { at, not_before, cause_since, unconfirmed, cause: DueCause::Superseded }
         });
         let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
             let at = later(health.since_in(phases)?, *lasting);
-            let begun = health.begun.map_or(at, |begun| begun.min(at));
+            let cause_since = health.first_failure_at.map_or(at, |since| since.min(at));
             Some(Due {
                 at,
                 not_before: at,
-                begun,
+                cause_since,
                 unconfirmed: health.unconfirmed(),
                 cause: DueCause::Health,
             })
@@ -321,14 +325,14 @@ impl PhaseFinding {
 /// When the pods have succeeded for long enough, if they have succeeded.
 fn pods_due(known: &PodsVerdict, settle: Duration) -> Option<Due> {
     let PodsVerdict { verdict, succeeded_since } = known;
-    let begun = (*succeeded_since)?;
+    let cause_since = (*succeeded_since)?;
     let settling = verdict.reason == Reason::Settling.as_str();
     let (since, unconfirmed) = match verdict.result {
         Verdict::True => (verdict.since, None),
         Verdict::False if settling => (verdict.since, None),
         Verdict::False => return None,
-        Verdict::Unknown => (begun, Some(Unconfirmed::Unknown)),
+        Verdict::Unknown => (cause_since, Some(Unconfirmed::Unknown)),
     };
     let at = later(since, settle);
-    Some(Due { at, not_before: at, begun, unconfirmed, cause: DueCause::Pods })
+    Some(Due { at, not_before: at, cause_since, unconfirmed, cause: DueCause::Pods })
 }

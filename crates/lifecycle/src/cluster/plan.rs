@@ -237,7 +237,7 @@ fn plan_unchecked(observed: &ClusterObserved<'_>, time: ServerTime) -> Namespace
         Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, successor, now };
     builder.targets = NotificationTargets::of(&builder, &governed);
     if governed.manager.spec.notify.is_none() {
-        builder.give_up_notices("the cluster manager notifies nobody any more");
+        builder.give_up_messages("the cluster manager notifies nobody any more");
     }
     builder.say_within_limits(&governed, ttl.as_ref());
     builder.clear_fired(&governed);
@@ -503,7 +503,7 @@ impl<'a> Builder<'a> {
 
     /// What has been decided is written down, if it says anything new.
     fn write(mut self) -> NamespacePlan {
-        let messages = self.update_notices();
+        let messages = self.update_messages();
         record::truncate_record_texts(&mut self.status);
         let step = if self.status == *self.record.status {
             NamespaceStep::Nothing

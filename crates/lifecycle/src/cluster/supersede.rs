@@ -12,7 +12,7 @@ use coppice_api::{ManagedNamespaceStatus, NamespacePhase};
 use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
-use super::identity::{Identity, LineKey, ValidSupersede, identity_if_any};
+use super::identity::{GroupKey, Identity, ValidSupersede, identity_if_any};
 use super::selection::{SelectingManager, Selection, selects};
 use super::{HealthFacts, RecordFacts};
 use crate::facts::{AnnotationNotRead, NamespaceFacts};
@@ -38,9 +38,9 @@ pub enum SuccessorFacts<'a> {
     Unknown,
 }
 
-/// A later namespace, as found when all were compared.
+/// The successor of a namespace, as found when all were compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Later {
+pub struct KnownSuccessor {
     /// Its name.
     pub name: Arc<str>,
     /// When it was created.
@@ -62,7 +62,7 @@ pub(super) enum Eligibility {
 }
 
 /// Whether a namespace may supersede others, as far as its record says.
-fn standing(
+fn recorded_eligibility(
     supersede: &ValidSupersede,
     manager: &SelectingManager<'_>,
     (namespace, record): Member<'_>,
@@ -110,7 +110,7 @@ pub(super) fn supersedes<'a>(
     if !later.follows(&older) || selects(manager.spec, namespace) != Selection::Selected {
         return Ok(Eligibility::No);
     }
-    let by_record = standing(supersede, manager, (namespace, Some(record)), now);
+    let by_record = recorded_eligibility(supersede, manager, (namespace, Some(record)), now);
     let waits = supersede.wait_until_ready && !active(Mutant::SuccessorNotReady);
     let Some(workloads) = workloads.filter(|_| waits) else { return Ok(by_record) };
     let by_workloads = match workloads {
@@ -132,7 +132,7 @@ struct Compared<'a> {
     /// The uid of the successor that its record names.
     recorded: Option<&'a str>,
     identity: Identity<'a>,
-    standing: Eligibility,
+    eligibility: Eligibility,
 }
 
 /// For each namespace that is superseded its successor, of the namespaces that this manager governs. The successor that a record
@@ -145,59 +145,61 @@ pub(super) fn successors<'a>(
     manager: &SelectingManager<'_>,
     members: &[Member<'a>],
     now: Timestamp,
-) -> Result<BTreeMap<String, Later>, AnnotationNotRead<'a>> {
+) -> Result<BTreeMap<String, KnownSuccessor>, AnnotationNotRead<'a>> {
     let mut all = Vec::with_capacity(members.len());
     for (namespace, record) in members {
         let Some(identity) = identity_if_any(supersede, namespace)? else { continue };
-        let standing = standing(supersede, manager, (namespace, *record), now);
+        let eligibility = recorded_eligibility(supersede, manager, (namespace, *record), now);
         let recorded = record.and_then(|record| record.status.superseded_by.as_ref()).map(|by| &*by.uid);
-        all.push(Compared { namespace, recorded, identity, standing });
+        all.push(Compared { namespace, recorded, identity, eligibility });
     }
-    together(&mut all);
+    take_lowest_of_run(&mut all);
     // The latest first: whether one is superseded depends on later ones alone.
     all.sort_by_key(|one| Reverse(one.identity.order));
-    let mut standing: BTreeMap<LineKey<'a>, Vec<&Compared<'a>>> = BTreeMap::new();
+    let mut candidates_by_group: BTreeMap<GroupKey<'a>, Vec<&Compared<'a>>> = BTreeMap::new();
     let mut successors = BTreeMap::new();
     for one in &all {
         let candidates = || {
-            let of_line = one.identity.lines().filter_map(|line| standing.get(&line)).flatten();
-            of_line.filter(|later| later.identity.follows(&one.identity))
+            let of_group =
+                one.identity.groups().filter_map(|group| candidates_by_group.get(&group)).flatten();
+            of_group.filter(|later| later.identity.follows(&one.identity))
         };
         let same = candidates().find(|later| one.recorded == Some(&*later.namespace.uid));
         let latest = || {
-            let known = candidates().filter(|later| later.standing == Eligibility::Yes);
+            let known = candidates().filter(|later| later.eligibility == Eligibility::Yes);
             known.max_by_key(|later| (later.identity.order, &later.namespace.uid))
         };
         if let Some(later) = same.or_else(latest) {
             let NamespaceFacts { name, created, .. } = later.namespace;
-            let later = Later { name: Arc::from(&**name), created: *created };
+            let later = KnownSuccessor { name: Arc::from(&**name), created: *created };
             successors.insert(one.namespace.name.clone(), later);
             if !active(Mutant::SupersededSupersedes) {
                 continue;
             }
         }
-        if one.standing != Eligibility::No {
-            for line in one.identity.lines() {
-                standing.entry(line).or_default().push(one);
+        if one.eligibility != Eligibility::No {
+            for group in one.identity.groups() {
+                candidates_by_group.entry(group).or_default().push(one);
             }
         }
     }
     Ok(successors)
 }
 
-/// Namespaces of one run stand or fall together, as far as they have a line in common: each stands no better than the others.
-fn together(all: &mut [Compared<'_>]) {
-    let mut worst = BTreeMap::new();
+/// Of the namespaces of one run that are in one group, none supersedes others before all of them may: each has the lowest
+/// eligibility of them.
+fn take_lowest_of_run(all: &mut [Compared<'_>]) {
+    let mut lowest = BTreeMap::new();
     for one in &*all {
         let Some(run) = one.identity.run() else { continue };
-        for line in one.identity.lines() {
-            let known = worst.entry((run, line)).or_insert(one.standing);
-            *known = one.standing.min(*known);
+        for group in one.identity.groups() {
+            let known = lowest.entry((run, group)).or_insert(one.eligibility);
+            *known = one.eligibility.min(*known);
         }
     }
     for one in all {
         let Some(run) = one.identity.run() else { continue };
-        let of_lines = one.identity.lines().filter_map(|line| worst.get(&(run, line)));
-        one.standing = of_lines.min().copied().unwrap_or(one.standing);
+        let of_groups = one.identity.groups().filter_map(|group| lowest.get(&(run, group)));
+        one.eligibility = of_groups.min().copied().unwrap_or(one.eligibility);
     }
 }

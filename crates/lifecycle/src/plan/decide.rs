@@ -15,7 +15,7 @@ use crate::condition::Evaluation;
 use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::Denied;
-use crate::steps::{self, Announcement, Decided, Fired, NoticeDelivery};
+use crate::steps::{self, Announcement, Decided, DuePolicy, NoticeDelivery};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
@@ -77,9 +77,17 @@ fn fire(
         evidence: &evaluation.evidence,
     };
     let (message, prevent) = (&evaluation.message, steps::HOLD_TO_PREVENT);
-    let fired =
-        Fired { decided, message, notice, due: builder.now, prevent, delivery: &NoticeDelivery::NotNeeded };
-    if let Err(denied) = steps::fire(&mut builder.status.steps, fired, circumstances, &mut builder.events) {
+    let due_policy = DuePolicy {
+        decided,
+        message,
+        notice,
+        due: builder.now,
+        prevent,
+        delivery: &NoticeDelivery::NotNeeded,
+    };
+    if let Err(denied) =
+        steps::fire(&mut builder.status.steps, due_policy, circumstances, &mut builder.events)
+    {
         return builder.denied((action, &policy.name), denied);
     }
     builder.next_check = Some(builder.now);

@@ -152,7 +152,7 @@ impl Scene {
     /// The clocks differ by as much as the scene says: one of them shows `now`, the other a later time.
     fn time(&self, now: Timestamp) -> ServerTime {
         match self.skew {
-            None => ServerTime::uncertain(ClockUncertainty::NotCompared, now, []),
+            None => ServerTime::uncertain(ClockUncertainty::NoServerTime, now, []),
             Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => ServerTime::certain(now),
             Some(skew) => ServerTime::uncertain(ClockUncertainty::Differs, now, [now + skew.abs()]),
         }

@@ -37,12 +37,12 @@ pub(super) async fn check(
         Ok(trees) => each(client, &trees).await,
         Err(finding) => vec![finding],
     };
-    findings.extend(standing(subnamespaces, "Subnamespaces", older_than, |object: &Subnamespace| {
+    findings.extend(stalled(subnamespaces, "Subnamespaces", older_than, |object: &Subnamespace| {
         let status = object.status.as_ref()?;
         let phase = status.phase.filter(|phase| *phase != SubnamespacePhase::Ready)?;
         Some((phase.as_str(), still(&status.conditions, since)?))
     }));
-    findings.extend(standing(transfers, "QuotaTransfers", older_than, |object: &QuotaTransfer| {
+    findings.extend(stalled(transfers, "QuotaTransfers", older_than, |object: &QuotaTransfer| {
         let status = object.status.as_ref()?;
         // Those that wait for approval wait for people.
         let done = [TransferPhase::Completed, TransferPhase::Refused, TransferPhase::PendingApproval];
@@ -194,8 +194,8 @@ fn still(conditions: &[Condition], since: Timestamp) -> Option<&Condition> {
     condition::find(conditions, READY).filter(|ready| ready.last_transition_time.0 <= since)
 }
 
-/// One finding for all of a kind; none if there is none of it.
-fn standing<K: Resource>(
+/// What of one kind has stalled, as one finding; none if there is none of the kind.
+fn stalled<K: Resource>(
     all: Result<Vec<K>, Finding>,
     kind: &str,
     older_than: Duration,
@@ -334,7 +334,7 @@ mod tests {
                     &json!({"phase": "Ready", "conditions": conditions("True", "", "")}),
                 ),
             ];
-            standing(Ok(all), "Subnamespaces", older_than, |object: &Subnamespace| {
+            stalled(Ok(all), "Subnamespaces", older_than, |object: &Subnamespace| {
                 let status = object.status.as_ref()?;
                 let phase = status.phase.filter(|phase| *phase != SubnamespacePhase::Ready)?;
                 Some((phase.as_str(), still(&status.conditions, since)?))
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!((short.state, &*short.message), (State::Problem, "1 of 2 stalled for 5m or longer"));
         let expected = ["shop/shop-a: Deleting: shop-a has 1 namespace below it [HasChildren]"];
         assert_eq!(short.details, expected);
-        let none = standing(Ok(Vec::<Subnamespace>::new()), "Subnamespaces", Duration::default(), |_| None);
+        let none = stalled(Ok(Vec::<Subnamespace>::new()), "Subnamespaces", Duration::default(), |_| None);
         assert!(none.is_none());
     }
 }

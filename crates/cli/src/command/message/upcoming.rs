@@ -62,8 +62,8 @@ pub(super) fn next(
         let announces = |one: &&MessageDelivery| one.about == MessageAbout::DeletionAnnounced;
         let found = pending().find(announces).or_else(|| pending().next());
         // Which of those that were sent is about this notice their keys say; it is the last.
-        let standing = status.steps.notice.as_ref();
-        let sent = || listed().rev().find(announces).filter(|_| standing.is_some());
+        let notice = status.steps.notice.as_ref();
+        let sent = || listed().rev().find(announces).filter(|_| notice.is_some());
         found.or_else(sent).map(|one| Chosen::listed(one, status, now))
     })
 }

@@ -2,7 +2,7 @@
 
 use coppice_api::Reason;
 
-use super::decide::UNCOUNTED;
+use super::decide::CENSUS_INTERVAL;
 use super::text::condition_text;
 use super::{Builder, ClusterObserved, Governed, Judged, has_fired};
 use crate::cluster::ValidClusterPolicy;
@@ -35,8 +35,8 @@ impl Builder<'_> {
         let fired = &self.status.fired;
         let acts = |policy: &&ValidClusterPolicy| policy.enforces && policy.action.is_destructive();
         let acting = manager.spec.policies().iter().filter(acts).filter(|policy| !has_fired(policy, fired));
-        let begun = governed.finding.begun(acting);
-        if !begun.is_some_and(|begun| newly_due(manager.spec, namespace, *since, begun)) {
+        let cause_since = governed.finding.cause_since(acting);
+        if !cause_since.is_some_and(|at| newly_due(manager.spec, namespace, *since, at)) {
             return None;
         }
         let ClusterObserved { settings, managed, .. } = self.observed;
@@ -62,7 +62,7 @@ impl Builder<'_> {
         let next = self.record.status.next.as_ref();
         let next =
             next.filter(|next| next.reason == reason.as_str() && next.policy.as_ref() == Some(&policy.name))?;
-        let retry_at = next.due.unwrap_or_else(|| later(self.now, UNCOUNTED));
+        let retry_at = next.due.unwrap_or_else(|| later(self.now, CENSUS_INTERVAL));
         (self.now < retry_at).then(|| Denied {
             reason,
             message: next.message.clone(),
@@ -76,7 +76,7 @@ impl Builder<'_> {
         if let Some(denied) = before.or_else(|| self.still(Reason::ApprovalNeeded, policy)) {
             return denied;
         }
-        let retry_at = Some(later(self.now, UNCOUNTED));
+        let retry_at = Some(later(self.now, CENSUS_INTERVAL));
         let message = format!(
             "the namespaces of ClusterNamespaceManager {} are not counted yet, and so not whether this needs approval",
             governed.manager.name

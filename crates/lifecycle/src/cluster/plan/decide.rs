@@ -19,7 +19,7 @@ use crate::governor::Denied;
 use crate::message::{MessagesWhenGone, failing_messages};
 use crate::plan::earlier;
 use crate::record::POLICY_DIGEST;
-use crate::steps::{self, Decided, Fired, Resumed};
+use crate::steps::{self, Decided, DuePolicy, Resumed};
 use crate::valid_spec::ValidWebhook;
 
 /// What the rules say about a policy now, its notice and the budget apart.
@@ -45,7 +45,7 @@ const fn prevent(reason: Reason) -> &'static str {
 }
 
 /// Namespaces are counted this often, or less: then it may be known whether something is approved.
-pub(super) const UNCOUNTED: Duration = Duration::from_secs(5);
+pub(super) const CENSUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// In the evidence: the namespace that has taken its place.
 const SUPERSEDED_BY: &str = "supersededBy";
@@ -132,7 +132,7 @@ impl Builder<'_> {
         if let Some(notice) = self.status.steps.notice.as_ref().filter(|_| deletes) {
             self.announced_first(governed, notice, &mut ranked);
         }
-        let mut standing = None;
+        let mut first_waiting = None;
         for judged in ranked {
             let considered = self.consider(governed, &judged);
             let stays = matches!(&considered, Considered::Says(said) if said.stands);
@@ -143,11 +143,11 @@ impl Builder<'_> {
                 self.check_no_later_than(date.filter(|at| self.now < *at));
             }
             if !stays || date.is_some() {
-                return standing.filter(|_| waits(&considered)).or(Some((judged, considered)));
+                return first_waiting.filter(|_| waits(&considered)).or(Some((judged, considered)));
             }
-            standing = standing.or(Some((judged, considered)));
+            first_waiting = first_waiting.or(Some((judged, considered)));
         }
-        standing
+        first_waiting
     }
 
     /// For seconds after every start: what records say would be written twice. What is seen of the health is written, since it is by
@@ -311,7 +311,7 @@ impl Builder<'_> {
             }
             return fired;
         }
-        let fired = Fired {
+        let due_policy = DuePolicy {
             decided,
             message: &message,
             notice: Some(action.notice()),
@@ -319,7 +319,7 @@ impl Builder<'_> {
             prevent: prevent(reason),
             delivery: &delivery,
         };
-        steps::fire(steps, fired, circumstances, events)
+        steps::fire(steps, due_policy, circumstances, events)
     }
 
     /// A step that has been decided: carry it out, wait, or give it up. It is decided again before every attempt.

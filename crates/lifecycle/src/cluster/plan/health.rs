@@ -187,7 +187,7 @@ impl Builder<'_> {
                     format!("the health of the namespace is unknown: {message}; no action is taken");
                 Ruling::Unconfirmed(*reason, message)
             }
-            (Unconfirmed::NotCompared, _) => {
+            (Unconfirmed::SuccessorUnknown, _) => {
                 let message = "whether the namespace that has taken its place still exists is unknown at present; no action is \
                                taken";
                 Ruling::Unconfirmed(Reason::NotCounted, message.to_owned())

@@ -37,7 +37,7 @@ impl Builder<'_> {
         self.status.ttl = None;
         self.expires(None, (Reason::NotGoverned, WHY.to_owned()), None);
         self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
-        self.give_up_notices(WHY);
+        self.give_up_messages(WHY);
         self.no_limits();
         match wake {
             Some(wake) => self.wake_waits(wake),

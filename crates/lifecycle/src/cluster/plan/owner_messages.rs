@@ -22,8 +22,13 @@ use crate::steps::NoticeDelivery;
 
 mod when_gone;
 
-/// Why a message is not sent now.
-const HELD_BACK: &str = "held back until working hours";
+/// The `lastError` of a message that waits for working hours. A record has no other field that says so: the text does not change, so
+/// that the next version knows it.
+const HELD_FOR_WORKING_HOURS: &str = "held back until working hours";
+
+fn is_held_for_working_hours(message: &MessageDelivery) -> bool {
+    message.last_error.as_deref() == Some(HELD_FOR_WORKING_HOURS)
+}
 
 /// Who is notified, by what, under a cluster manager that has a namespace's owner notified.
 #[derive(Clone, Debug)]
@@ -77,8 +82,8 @@ impl<'a> NotificationTargets<'a> {
     }
 
     /// To whom this message goes by its channel.
-    fn recipient_of(&self, notice: &MessageDelivery, kind: RecipientKind) -> Recipient<'_> {
-        match self.recipients.fallback(kind).filter(|_| notice.fallback) {
+    fn recipient_of(&self, message: &MessageDelivery, kind: RecipientKind) -> Recipient<'_> {
+        match self.recipients.fallback(kind).filter(|_| message.fallback) {
             Some(to) => Recipient::At(kind, to),
             None => self.recipient(kind),
         }
@@ -108,30 +113,31 @@ impl Builder<'_> {
     /// Writes down what came of attempts to tell the owner, whatever has changed meanwhile.
     pub(super) fn record_deliveries(&mut self) {
         let (now, observed) = (self.now, self.observed);
-        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == MessageState::Pending) {
-            if let Some(delivery) = observed.deliveries.get(&notice.key) {
-                record_attempt(notice, delivery, now);
+        for message in self.status.notices.iter_mut().filter(|message| message.state == MessageState::Pending)
+        {
+            if let Some(delivery) = observed.deliveries.get(&message.key) {
+                record_attempt(message, delivery, now);
             }
-            let rests_on_it = notice.about == MessageAbout::DeletionAnnounced;
-            if active(Mutant::UnsentIsDelivered) && !rests_on_it && notice.attempts > 0 {
-                (notice.state, notice.next_attempt) = (MessageState::Delivered, None);
+            let rests_on_it = message.about == MessageAbout::DeletionAnnounced;
+            if active(Mutant::UnsentIsDelivered) && !rests_on_it && message.attempts > 0 {
+                (message.state, message.next_attempt) = (MessageState::Delivered, None);
             }
         }
         if active(Mutant::FailedNoticeDropped) {
             let rests_on_it = |one: &MessageDelivery| one.about == MessageAbout::DeletionAnnounced;
             self.status.notices.retain(|one| one.attempts == 0 || rests_on_it(one));
         }
-        let given_up = self.status.notices.iter().filter(|notice| notice.state == MessageState::Failed);
+        let given_up = self.status.notices.iter().filter(|message| message.state == MessageState::Failed);
         let before = &self.record.status.notices;
-        let new = given_up.filter(|notice| {
-            before.iter().any(|known| known.key == notice.key && known.state == MessageState::Pending)
+        let new = given_up.filter(|message| {
+            before.iter().any(|known| known.key == message.key && known.state == MessageState::Pending)
         });
         let texts: Vec<_> = new
-            .map(|notice| {
-                let error = notice.last_error.as_deref().unwrap_or_default();
+            .map(|message| {
+                let error = message.last_error.as_deref().unwrap_or_default();
                 format!(
                     "the owner was not notified of {} by channel {}: {error}",
-                    notice.about, notice.channel
+                    message.about, message.channel
                 )
             })
             .collect();
@@ -184,9 +190,9 @@ impl Builder<'_> {
     }
 
     /// Writes down what the owner is to be notified of, and drops what nobody needs to be notified of any more; what is due now is in the plan.
-    pub(super) fn update_notices(&mut self) -> Vec<OwnerMessage> {
+    pub(super) fn update_messages(&mut self) -> Vec<OwnerMessage> {
         let Some(targets) = self.targets.clone() else { return Vec::new() };
-        self.withdraw_notices();
+        self.withdraw_announcements();
         if let Some(notice) = self.status.steps.notice.clone() {
             let about = MessageAbout::DeletionAnnounced;
             self.enqueue(&targets, about, &occasion_of(&notice.policy, notice.given_at), notice.given_at);
@@ -197,54 +203,56 @@ impl Builder<'_> {
         }
         // Reminders whose time has come are sent then.
         self.check_no_later_than(Some(targets.settled_at).filter(|at| self.now < *at));
-        self.drop_outdated_notices();
+        self.drop_outdated_messages();
         self.notify_other_recipients(&targets);
         self.notify_fallback(&targets);
         let hours = targets.manager.spec.hours.as_ref().filter(|_| !active(Mutant::HoursIgnored));
         let begin = hours.and_then(|hours| hours.begin_after(self.now));
         let mut due = Vec::new();
         let mut checks = Vec::new();
-        for notice in &mut self.status.notices {
-            let in_flight = self.observed.deliveries.get(&notice.key) == Some(&Delivery::InFlight);
-            if notice.state != MessageState::Pending || in_flight {
+        for message in &mut self.status.notices {
+            let in_flight = self.observed.deliveries.get(&message.key) == Some(&Delivery::InFlight);
+            if message.state != MessageState::Pending || in_flight {
                 continue;
             }
-            if notice.last_error.as_deref() == Some(HELD_BACK) {
+            if is_held_for_working_hours(message) {
                 // The hours may be others now.
-                (notice.next_attempt, notice.last_error) = (None, None);
+                (message.next_attempt, message.last_error) = (None, None);
             }
-            if let Some(at) = notice.next_attempt.filter(|at| self.now < *at) {
+            if let Some(at) = message.next_attempt.filter(|at| self.now < *at) {
                 checks.push(at);
                 continue;
             }
             if let Some(begin) = begin {
-                (notice.next_attempt, notice.last_error) = (Some(begin), Some(HELD_BACK.to_owned()));
+                (message.next_attempt, message.last_error) =
+                    (Some(begin), Some(HELD_FOR_WORKING_HOURS.to_owned()));
                 checks.push(begin);
                 continue;
             }
-            let problem = match targets.kind(&notice.channel).map(|kind| targets.recipient_of(notice, kind)) {
+            let problem = match targets.kind(&message.channel).map(|kind| targets.recipient_of(message, kind))
+            {
                 None => {
                     "CoppiceConfig/coppice has no such channel, or the cluster manager does not name it any more"
                 }
                 Some(Recipient::Nobody) => "there is no address of the owner for it any more",
                 Some(to) => {
-                    targets.recorded(to).write_to(notice);
+                    targets.recorded(to).write_to(message);
                     // An attempt is known by its number: it is written down before it is made.
                     let attempt = |one: &MessageDelivery| (one.state, one.attempts, one.fallback);
-                    let known = self.record.status.notices.iter().find(|known| known.key == notice.key);
+                    let known = self.record.status.notices.iter().find(|known| known.key == message.key);
                     let is_known = |known: &MessageDelivery| {
-                        let same = RecordedRecipient::of(known).is_same(&RecordedRecipient::of(notice));
-                        attempt(known) == attempt(notice) && same
+                        let same = RecordedRecipient::of(known).is_same(&RecordedRecipient::of(message));
+                        attempt(known) == attempt(message) && same
                     };
                     if known.is_some_and(is_known) {
                         let to = if let Recipient::At(_, to) = to { Some(to.to_owned()) } else { None };
-                        due.push((notice.key.clone(), to));
+                        due.push((message.key.clone(), to));
                     }
                     continue;
                 }
             };
-            failed(notice, problem, FailureCause::Message, SignedDuration::ZERO, self.now);
-            checks.extend(notice.next_attempt);
+            failed(message, problem, FailureCause::Message, SignedDuration::ZERO, self.now);
+            checks.extend(message.next_attempt);
         }
         self.check_no_later_than(checks.into_iter().min());
         let messages = due.into_iter().filter_map(|(key, to)| self.message(&targets, &key, to));
@@ -286,7 +294,7 @@ impl Builder<'_> {
 
     /// Where every one of the owner's addresses was refused for good, the fallback is notified of a deletion.
     fn notify_fallback(&mut self, targets: &NotificationTargets<'_>) {
-        let Some(standing) = self.status.steps.notice.clone() else { return };
+        let Some(notice) = self.status.steps.notice.clone() else { return };
         let announcing = self.announcing();
         let known = || self.status.notices.iter().filter(|one| announcing.contains(&one.key));
         let is_notified = known().any(|one| one.state == MessageState::Delivered);
@@ -310,8 +318,8 @@ impl Builder<'_> {
                 continue;
             };
             let to = targets.recorded(Recipient::At(kind, to));
-            let notices = &mut self.status.notices;
-            match notices.iter_mut().find(|one| announcing.contains(&one.key) && one.channel == *channel) {
+            let messages = &mut self.status.notices;
+            match messages.iter_mut().find(|one| announcing.contains(&one.key) && one.channel == *channel) {
                 Some(one) if one.fallback || to.is_same(&RecordedRecipient::of(one)) => {}
                 Some(one) => {
                     one.fallback = true;
@@ -320,9 +328,9 @@ impl Builder<'_> {
                 }
                 None => {
                     let about = MessageAbout::DeletionAnnounced;
-                    let occasion = occasion_of(&standing.policy, standing.given_at);
+                    let occasion = occasion_of(&notice.policy, notice.given_at);
                     let key = key(&self.status, about, &occasion, channel);
-                    let given_at = standing.given_at;
+                    let given_at = notice.given_at;
                     self.push(MessageDelivery {
                         fallback: true,
                         ..pending(key, (about, given_at), channel, to)
@@ -332,16 +340,16 @@ impl Builder<'_> {
         }
     }
 
-    /// The keys of the messages that announce the deletion of which notice stands.
+    /// The keys of the messages that announce the deletion of which notice is given.
     fn announcing(&self) -> Vec<String> {
         let status = &self.status;
-        let Some(standing) = status.steps.notice.as_ref() else { return Vec::new() };
-        let announcing = status.notices.iter().filter(|one| announces(status, one, standing));
+        let Some(notice) = status.steps.notice.as_ref() else { return Vec::new() };
+        let announcing = status.notices.iter().filter(|one| announces(status, one, notice));
         announcing.map(|one| one.key.clone()).collect()
     }
 
     /// Drops messages that were not delivered and are no longer true: whoever reads them on Monday is misled by what was so on Friday.
-    fn drop_outdated_notices(&mut self) {
+    fn drop_outdated_messages(&mut self) {
         let (status, now) = (&self.status, self.now);
         let phase = status.phase;
         let is_true = |one: &MessageDelivery| match one.about {
@@ -369,10 +377,10 @@ impl Builder<'_> {
     }
 
     /// What was announced and is not to happen any more: whoever was notified of it is notified of that, too.
-    fn withdraw_notices(&mut self) {
+    fn withdraw_announcements(&mut self) {
         let status = &self.status;
-        let standing = status.steps.notice.as_ref();
-        let stands = |one: &MessageDelivery| standing.is_some_and(|notice| announces(status, one, notice));
+        let notice = status.steps.notice.as_ref();
+        let stands = |one: &MessageDelivery| notice.is_some_and(|notice| announces(status, one, notice));
         let gone = |one: &&MessageDelivery| one.about == MessageAbout::DeletionAnnounced && !stands(one);
         let gone: Vec<_> = self.status.notices.iter().filter(gone).cloned().collect();
         for one in gone {
@@ -482,12 +490,12 @@ impl Builder<'_> {
 
     /// Adds a message to the list, which drops the oldest that has been delivered and that nothing rests on. Without room it is not added:
     /// what waits for it waits.
-    fn push(&mut self, notice: MessageDelivery) {
+    fn push(&mut self, message: MessageDelivery) {
         if self.status.notices.len() >= MAX_NOTICES {
             let status = &self.status;
-            let (standing, end) = (status.steps.notice.as_ref(), status.expires_at);
+            let (notice, end) = (status.steps.notice.as_ref(), status.expires_at);
             let is_kept = |one: &MessageDelivery| {
-                let announces = standing.is_some_and(|notice| announces(status, one, notice));
+                let announces = notice.is_some_and(|notice| announces(status, one, notice));
                 let reminds =
                     one.about == MessageAbout::Expiring && end.is_some_and(|end| one.given_at <= end);
                 one.state == MessageState::Pending || announces || reminds
@@ -495,14 +503,15 @@ impl Builder<'_> {
             let Some(at) = self.status.notices.iter().position(|one| !is_kept(one)) else { return };
             self.status.notices.remove(at);
         }
-        self.status.notices.push(notice);
+        self.status.notices.push(message);
     }
 
     /// Nobody is left to say by which channel: what was not delivered is given up.
-    pub(super) fn give_up_notices(&mut self, why: &str) {
-        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == MessageState::Pending) {
-            notice.state = MessageState::Failed;
-            (notice.next_attempt, notice.last_error) = (None, Some(why.to_owned()));
+    pub(super) fn give_up_messages(&mut self, why: &str) {
+        for message in self.status.notices.iter_mut().filter(|message| message.state == MessageState::Pending)
+        {
+            message.state = MessageState::Failed;
+            (message.next_attempt, message.last_error) = (None, Some(why.to_owned()));
         }
     }
 

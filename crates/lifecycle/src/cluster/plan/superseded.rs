@@ -4,7 +4,7 @@ use coppice_api::condition::{self, ConditionState, IDENTIFIED};
 use coppice_api::managed_namespace::Successor;
 use coppice_api::{HealthState, Reason};
 
-use super::decide::UNCOUNTED;
+use super::decide::CENSUS_INTERVAL;
 use super::{Builder, HealthFacts, SuccessorFacts};
 use crate::cluster::ValidSupersede;
 use crate::cluster::identity::{Unidentified, identity_of};
@@ -43,7 +43,7 @@ impl Builder<'_> {
             }
             SuccessorFacts::Unknown | SuccessorFacts::AsRecorded => None,
         };
-        let known = found.is_some() || matches!(self.observed.successor, SuccessorFacts::AsRecorded);
+        let confirmed = found.is_some() || matches!(self.observed.successor, SuccessorFacts::AsRecorded);
         let now = whole_second_after(self.now);
         let since = recorded.as_ref().map_or(now, |by| by.since);
         let successor = |later: &NamespaceFacts| Successor {
@@ -55,11 +55,11 @@ impl Builder<'_> {
         let by = found.map_or(recorded, |found| found.map(successor));
         let superseded = by.as_ref().map(|by| Superseded {
             since: by.since,
-            begun: by.created.max(namespace.created),
-            known,
+            both_exist_since: by.created.max(namespace.created),
+            confirmed,
         });
-        if superseded.is_some() && !known {
-            self.check_no_later_than(Some(later(self.now, UNCOUNTED)));
+        if superseded.is_some() && !confirmed {
+            self.check_no_later_than(Some(later(self.now, CENSUS_INTERVAL)));
         }
         self.status.superseded_by = by;
         superseded

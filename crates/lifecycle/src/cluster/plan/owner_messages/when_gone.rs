@@ -19,26 +19,27 @@ impl Builder<'_> {
         let working_hours = targets.notify.working_hours.clone();
         let mut notification = MessagesWhenGone { working_hours, ..MessagesWhenGone::default() };
         for (channel, kind) in &targets.channels {
-            let notices = || self.status.notices.iter().filter(|one| one.channel == *channel);
-            let superseded: Vec<_> = notices().filter(|one| is_to_be_sent(one)).map(superseded).collect();
-            if superseded.is_empty() && !targets.notifies(NotifyOn::Deleted) {
+            let of_channel = || self.status.notices.iter().filter(|one| one.channel == *channel);
+            let unsent: Vec<_> =
+                of_channel().filter(|one| is_to_be_sent(one)).map(superseded_message).collect();
+            if unsent.is_empty() && !targets.notifies(NotifyOn::Deleted) {
                 continue;
             }
-            let announced = notices().find(|one| announcing.contains(&one.key));
+            let announced = of_channel().find(|one| announcing.contains(&one.key));
             let recipient = kind.map(|kind| {
                 announced.map_or_else(|| targets.recipient(kind), |one| targets.recipient_of(one, kind))
             });
             let to = match recipient {
                 Some(Recipient::At(_, to)) => Some(to.to_owned()),
                 // What cannot be said any more has to be a dead letter that says so.
-                None | Some(Recipient::Nobody) if superseded.is_empty() => continue,
+                None | Some(Recipient::Nobody) if unsent.is_empty() => continue,
                 None | Some(Recipient::Nobody | Recipient::OfChannel) => None,
             };
             let key = key(&self.status, MessageAbout::Deleted, &intent.id, channel);
             let message = OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() };
             notification.messages.push(message);
             if !active(Mutant::SupersededUnlisted) {
-                notification.superseded.extend(superseded);
+                notification.superseded.extend(unsent);
             }
         }
         notification
@@ -46,11 +47,12 @@ impl Builder<'_> {
 }
 
 /// Whether a message would be tried, or tried again.
-fn is_to_be_sent(notice: &MessageDelivery) -> bool {
-    notice.state == MessageState::Pending || notice.next_attempt.is_some()
+fn is_to_be_sent(message: &MessageDelivery) -> bool {
+    message.state == MessageState::Pending || message.next_attempt.is_some()
 }
 
-fn superseded(notice: &MessageDelivery) -> SupersededMessage {
-    let MessageDelivery { key, about, channel, last_error, .. } = notice.clone();
+/// That the message about the deletion takes the place of this one.
+fn superseded_message(message: &MessageDelivery) -> SupersededMessage {
+    let MessageDelivery { key, about, channel, last_error, .. } = message.clone();
     SupersededMessage { key, about, channel, last_error }
 }
