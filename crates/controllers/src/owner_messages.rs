@@ -46,22 +46,22 @@ pub(crate) fn deliveries(
     let Some(outboxes) = shared.outboxes().filter(|_| !notices.is_empty()) else { return BTreeMap::new() };
     let outbox = outboxes.messages;
     let mut known = BTreeMap::new();
-    for notice in notices {
-        let Some(attempt) = outbox.state(&notice.key) else { continue };
+    for message in notices {
+        let Some(attempt) = outbox.state(&message.key) else { continue };
         // What came of an attempt counts once.
         let recorded =
-            notice.state != MessageState::Pending || outbox.attempt(&notice.key) != Some(notice.attempts);
+            message.state != MessageState::Pending || outbox.attempt(&message.key) != Some(message.attempts);
         if let AttemptState::Done(result) = &attempt
             && recorded
         {
             let result = if result.is_ok() { "delivered" } else { "failed" };
-            if let Some(channel) = kind_of(shared, &notice.channel) {
+            if let Some(channel) = kind_of(shared, &message.channel) {
                 shared.lifecycle_metrics.notice_attempt(channel, result);
             }
-            outbox.acknowledge(&notice.key);
+            outbox.acknowledge(&message.key);
             continue;
         }
-        known.insert(notice.key.clone(), delivery_of(attempt));
+        known.insert(message.key.clone(), delivery_of(attempt));
     }
     known
 }
@@ -110,8 +110,8 @@ pub(crate) fn withdraw<'a>(
     superseded: impl IntoIterator<Item = &'a SupersededMessage>,
 ) {
     let Some(outboxes) = shared.outboxes() else { return };
-    for notice in superseded {
-        outboxes.messages.withdraw(&notice.key);
+    for message in superseded {
+        outboxes.messages.withdraw(&message.key);
     }
 }
 

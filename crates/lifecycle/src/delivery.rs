@@ -46,19 +46,19 @@ pub(crate) fn pending(
 }
 
 /// Attempts at a message begin again, as if none had been made.
-pub(crate) fn begin_again(notice: &mut MessageDelivery) {
-    (notice.state, notice.attempts) = (MessageState::Pending, 0);
-    (notice.next_attempt, notice.last_error) = (None, None);
+pub(crate) fn begin_again(message: &mut MessageDelivery) {
+    (message.state, message.attempts) = (MessageState::Pending, 0);
+    (message.next_attempt, message.last_error) = (None, None);
 }
 
 /// Writes down what came of an attempt, if it has ended.
-pub(crate) fn record_attempt(notice: &mut MessageDelivery, delivery: &Delivery, now: Timestamp) {
+pub(crate) fn record_attempt(message: &mut MessageDelivery, delivery: &Delivery, now: Timestamp) {
     match delivery {
         Delivery::None | Delivery::InFlight => {}
         Delivery::Delivered(_) => {
-            notice.state = MessageState::Delivered;
-            notice.delivered_at = Some(whole_second_after(now));
-            (notice.next_attempt, notice.last_error) = (None, None);
+            message.state = MessageState::Delivered;
+            message.delivered_at = Some(whole_second_after(now));
+            (message.next_attempt, message.last_error) = (None, None);
         }
         Delivery::Failed { error, permanent, retry_after, by_channel } => {
             let asked = retry_after.and_then(|asked| SignedDuration::try_from(asked).ok());
@@ -67,7 +67,7 @@ pub(crate) fn record_attempt(notice: &mut MessageDelivery, delivery: &Delivery, 
                 (false, true) => FailureCause::Channel,
                 (false, false) => FailureCause::Message,
             };
-            failed(notice, error, cause, asked.unwrap_or_default(), now);
+            failed(message, error, cause, asked.unwrap_or_default(), now);
         }
     }
 }
@@ -85,29 +85,29 @@ pub(crate) enum FailureCause {
 
 /// An attempt has failed: when the next one is, if any.
 pub(crate) fn failed(
-    notice: &mut MessageDelivery,
+    message: &mut MessageDelivery,
     error: &str,
     cause: FailureCause,
     asked: SignedDuration,
     now: Timestamp,
 ) {
-    notice.attempts += 1;
+    message.attempts += 1;
     let mut error = error.to_owned();
     truncate_text(&mut error, 1000);
-    notice.last_error = Some(error);
-    let in_a_row = if cause == FailureCause::Channel { 1 } else { notice.attempts };
-    let wait = SignedDuration::from_millis(wait(&notice.key, in_a_row)).max(asked);
+    message.last_error = Some(error);
+    let in_a_row = if cause == FailureCause::Channel { 1 } else { message.attempts };
+    let wait = SignedDuration::from_millis(wait(&message.key, in_a_row)).max(asked);
     let next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
     // What a deletion waits for is tried for as long as it waits.
-    let rests_on_it = notice.about == MessageAbout::DeletionAnnounced;
+    let rests_on_it = message.about == MessageAbout::DeletionAnnounced;
     // What a channel itself refuses, its administrator can put right.
-    let refused = cause == FailureCause::Refused && notice.to.is_some();
-    let tried_for_long = cause != FailureCause::Channel || later(notice.given_at, TRIED_FOR) <= now;
-    if refused || (!rests_on_it && notice.attempts >= ATTEMPTS && tried_for_long) {
-        notice.state = MessageState::Failed;
-        notice.next_attempt = rests_on_it.then(|| later(next, TRIED_AGAIN_AFTER));
+    let refused = cause == FailureCause::Refused && message.to.is_some();
+    let tried_for_long = cause != FailureCause::Channel || later(message.given_at, TRIED_FOR) <= now;
+    if refused || (!rests_on_it && message.attempts >= ATTEMPTS && tried_for_long) {
+        message.state = MessageState::Failed;
+        message.next_attempt = rests_on_it.then(|| later(next, TRIED_AGAIN_AFTER));
     } else {
-        notice.next_attempt = Some(next);
+        message.next_attempt = Some(next);
     }
 }
 
@@ -137,11 +137,11 @@ mod tests {
     }
 
     /// Attempts that fail, each as soon as it may be made; how long after the first the last one is, and how many there are.
-    fn failures(notice: &mut MessageDelivery, cause: FailureCause, most: u32) -> (i64, u32) {
+    fn failures(one: &mut MessageDelivery, cause: FailureCause, most: u32) -> (i64, u32) {
         let mut now = at(0);
         for n in 1..=most {
-            failed(notice, "no", cause, SignedDuration::ZERO, now);
-            match notice.next_attempt.filter(|_| notice.state == MessageState::Pending) {
+            failed(one, "no", cause, SignedDuration::ZERO, now);
+            match one.next_attempt.filter(|_| one.state == MessageState::Pending) {
                 Some(next) => now = next,
                 None => return (now.duration_since(at(0)).as_secs(), n),
             }
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn what_fails_by_the_channel_is_tried_again_soon_and_given_up_after_a_day() {
-        let mut notice = message(MessageAbout::Stale);
-        let (seconds, _) = failures(&mut notice, FailureCause::Channel, 100);
-        assert_eq!(notice.state, MessageState::Pending, "34 attempts are over, a day is not");
+        let mut one = message(MessageAbout::Stale);
+        let (seconds, _) = failures(&mut one, FailureCause::Channel, 100);
+        assert_eq!(one.state, MessageState::Pending, "34 attempts are over, a day is not");
         assert!((500..=600).contains(&seconds), "5 to 6 s each: {seconds}");
         let (seconds, _) = failures(&mut message(MessageAbout::Stale), FailureCause::Channel, 100_000);
         assert!((24 * HOUR..24 * HOUR + 10).contains(&seconds), "{seconds}");
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn what_a_deletion_waits_for_is_never_given_up() {
         for cause in [FailureCause::Message, FailureCause::Channel] {
-            let mut notice = message(MessageAbout::DeletionAnnounced);
-            assert_eq!(failures(&mut notice, cause, 20_000).1, 20_000);
+            let mut one = message(MessageAbout::DeletionAnnounced);
+            assert_eq!(failures(&mut one, cause, 20_000).1, 20_000);
         }
     }
 }

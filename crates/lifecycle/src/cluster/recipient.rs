@@ -171,8 +171,8 @@ impl RecordedRecipient {
     }
 
     /// To whom this message goes.
-    pub(crate) fn of(notice: &MessageDelivery) -> Self {
-        Self { to: notice.to.clone(), digest: notice.to_digest.clone() }
+    pub(crate) fn of(message: &MessageDelivery) -> Self {
+        Self { to: message.to.clone(), digest: message.to_digest.clone() }
     }
 
     /// Whether both are one, by what is known of both.
@@ -182,11 +182,11 @@ impl RecordedRecipient {
     }
 
     /// Writes down that the message goes to this one. A digest that cannot be made at present stays.
-    pub(crate) fn write_to(self, notice: &mut MessageDelivery) {
-        if self.digest.is_some() || self.to != notice.to {
-            notice.to_digest = self.digest;
+    pub(crate) fn write_to(self, message: &mut MessageDelivery) {
+        if self.digest.is_some() || self.to != message.to {
+            message.to_digest = self.digest;
         }
-        notice.to = self.to;
+        message.to = self.to;
     }
 }
 
