@@ -17,7 +17,13 @@ use self::symbols::Symbols;
 use crate::sources::{self, File};
 
 /// Pages about the code: a code span with a capital letter is a type of ours there, or one that our code uses.
-const ABOUT_CODE: [&str; 3] = ["docs/ARCHITECTURE.md", "CONTRIBUTING.md", "docs/decisions/"];
+const ABOUT_CODE: [&str; 5] = [
+    "docs/ARCHITECTURE.md",
+    "docs/crates.md",
+    "docs/life-of-a-deletion.md",
+    "CONTRIBUTING.md",
+    "docs/decisions/",
+];
 /// What a file's name ends in, if a name alone is a path.
 const ENDINGS: [&str; 3] = [".rs", ".md", ".toml"];
 /// The folders of crates.
