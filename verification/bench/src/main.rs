@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use coppice_bench::engine::{self, Fleet, Shape, Work};
+use coppice_bench::live::access::{self, AccessArgs};
 use coppice_bench::live::notices::{self, NoticesArgs, NoticesReport};
 use coppice_bench::live::trees::{self, TreesArgs};
 use coppice_bench::live::{self, Lease, Programs, Sizes};
@@ -78,6 +79,8 @@ enum Apart {
     Notices(NoticesArgs),
     /// Trees of namespaces: how soon those that many create at once are ready, and how soon all have what is copied down.
     Trees(TreesArgs),
+    /// Credentials for other clusters: how soon very many are issued, what the program costs then, and what it asks when it starts again.
+    Access(AccessArgs),
 }
 
 /// The engine's work and nothing else, for callgrind.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
     let done = match (&settings.apart, settings.drive.drive) {
         (Some(Apart::Notices(args)), _) => measure_notices(args).map(|()| Vec::new()),
         (Some(Apart::Trees(args)), _) => measure_trees(args).map(|()| Vec::new()),
+        (Some(Apart::Access(args)), _) => measure_access(args),
         (None, Some(work)) => drive(&settings, work).map(|()| Vec::new()),
         (None, None) => measure(&settings),
     };
@@ -142,6 +146,26 @@ fn measure_trees(args: &TreesArgs) -> anyhow::Result<()> {
     let text = runtime.block_on(trees::run(args, &mut machine))?;
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
+}
+
+/// Writes and prints a report of credentials for other clusters.
+fn measure_access(args: &AccessArgs) -> anyhow::Result<Vec<&'static str>> {
+    let program = binary("coppice-access")?;
+    let own = std::env::current_exe()?;
+    let builds = format!("this program {}, coppice-access {}", build(&own), build(&program));
+    let machine = Machine::detect(builds, &repository(), now());
+    let report = Report { machine, runs: args.starts(), quick: false, parts: Vec::new() };
+    let mut writer = ReportWriter::new(report, args.out());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let since = Instant::now();
+    let measured = runtime.block_on(access::run(args, &program, &mut writer));
+    let broken = measured.err().map(|error| format!("{error:#}"));
+    writer.end(access::PART, since.elapsed(), broken.as_deref())?;
+    let path = writer.folder().join("report.md");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    eprintln!("written: {}", path.display());
+    Ok(writer.broken())
 }
 
 /// Returns the names of what could not be measured as a whole.
@@ -269,17 +293,19 @@ fn build_peer(folder: &Path) -> anyhow::Result<PathBuf> {
 
 /// How this program and the operator were built, by where cargo put them.
 fn builds(programs: Option<&Programs>) -> anyhow::Result<String> {
-    let of = |path: &Path| {
-        if path.components().any(|part| part.as_os_str() == "debug") {
-            "**debug: no results**"
-        } else {
-            "release"
-        }
-    };
-    let own = of(&std::env::current_exe()?);
+    let own = build(&std::env::current_exe()?);
     let Some(programs) = programs else { return Ok(format!("this program {own}")) };
     Ok(format!(
         "this program {own}, the operator {}, the peer stripped as its README says",
-        of(&programs.operator)
+        build(&programs.operator)
     ))
+}
+
+/// How one program was built.
+fn build(program: &Path) -> &'static str {
+    if program.components().any(|part| part.as_os_str() == "debug") {
+        "**debug: no results**"
+    } else {
+        "release"
+    }
 }

@@ -1,6 +1,7 @@
 //! Operators on a real control plane: Coppice and its Go peer, one after the other on the same state, with the API
 //! server's audit log as the witness.
 
+pub mod access;
 mod audit;
 mod failover;
 mod governed;

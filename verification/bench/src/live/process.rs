@@ -256,12 +256,12 @@ impl Running {
     }
 }
 
-async fn get(url: &str) -> anyhow::Result<String> {
+pub(super) async fn get(url: &str) -> anyhow::Result<String> {
     Ok(reqwest::get(url).await?.error_for_status()?.text().await?)
 }
 
 /// Free a moment ago; a lost race shows as a start that fails.
-fn free_ports() -> anyhow::Result<[u16; 2]> {
+pub(super) fn free_ports() -> anyhow::Result<[u16; 2]> {
     let [a, b] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
     Ok([a?.local_addr()?.port(), b?.local_addr()?.port()])
 }

@@ -336,13 +336,13 @@ fn tenant(n: usize) -> String {
     format!("{ROOT}-t{n}")
 }
 
-fn place(object: &Value) -> (String, String) {
+pub(super) fn place(object: &Value) -> (String, String) {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     (text("namespace"), text("name"))
 }
 
 /// When each was seen that counts (some); ends with the one that is the last (true). What is seen is an object, and whether it is gone.
-async fn follow(
+pub(super) async fn follow(
     events: impl Stream<Item = kube::Result<WatchEvent<Value>>>,
     mut counts: impl FnMut(&Value, bool) -> Option<bool>,
 ) -> anyhow::Result<Vec<Instant>> {
