@@ -119,6 +119,10 @@ impl ClusterAccessController {
     /// Wakes those that use a Secret: as theirs, or as that with the kubeconfig of their target.
     fn wake_users(&self, (namespace, secret): (&str, &str), queue: &Queue<AccessKey>) {
         self.targets.changed(namespace, secret);
+        // The first pass is of all: while it is read which Secrets there are, not every access is looked through for each of them.
+        if !self.synced() {
+            return;
+        }
         let wake = |access: &Access| {
             let is_output = access.spec.as_ref().is_ok_and(|spec| spec.output.secret == secret)
                 && *access.namespace == *namespace;
