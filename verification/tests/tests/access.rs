@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy};
 use coppice_plane::{ADMIN, ALICE, Options, Pods};
+use coppice_tests::demo::fourth_act;
+use coppice_tests::demo::screen::Screen;
 use coppice_tests::program::Program;
 use coppice_tests::requests::{self, Requests};
 use coppice_tests::test_cluster::{access_manifest, binary, repository};
@@ -219,7 +221,8 @@ fn a_credential_is_issued_with_its_rights_alone_rotated_restored_and_revoked() -
         rotated(&clusters).await.map_err(with_log)?;
         restored(&clusters).await.map_err(with_log)?;
         left_alone(&clusters).await.map_err(with_log)?;
-        ends(&clusters).await.map_err(with_log)
+        ends(&clusters).await.map_err(with_log)?;
+        is_what_the_demo_shows(&clusters).await.map_err(with_log)
     })
 }
 
@@ -381,6 +384,17 @@ async fn ends(clusters: &Clusters) -> Test {
     ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
     ensure!(clusters.here.get("secret", "team", "target").await?.is_some());
     Ok(())
+}
+
+/// The fourth act of the demo, between these two.
+async fn is_what_the_demo_shows(clusters: &Clusters) -> Test {
+    let screen = Screen::default();
+    fourth_act::play(&clusters.here, &clusters.there, &screen).await?;
+    let said = screen.text();
+    ensure!(said.matches("  as expected  ").count() == 6, "{said}");
+    let words = "cannot list resource \"secrets\" in API group \"\" in the namespace \"web\"";
+    ensure!(said.contains(words), "the API server's own words are shown: {said}");
+    clusters.nothing_is_left().await
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The examples on an API server of their own, then namespaces under a cluster manager, and then a tree of namespaces, followed until
-//! every expected outcome was seen on the API server.
+//! The examples on an API server of their own, then namespaces under a cluster manager, then a tree of namespaces, and then a credential for
+//! another cluster, followed until every expected outcome was seen on the API servers.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 mod cluster;
 mod expected_outcomes;
+pub mod fourth_act;
 pub mod screen;
 mod second_act;
 pub mod superseded;
@@ -35,7 +36,7 @@ const EXAMPLES: [&str; 6] = [
 ];
 /// The receiver of the webhook example, as the example names it.
 const RECEIVER: &str = "http://webhooky.example-04.svc/api/hook";
-/// The examples take little more than a minute, what comes after them two, and each outcome of its first scene seconds; whatever takes
+/// The examples take little more than a minute, what comes after them three, and each outcome of its first scene seconds; whatever takes
 /// longer than this has failed.
 const TIMEOUT: Duration = Duration::from_mins(4);
 /// How often the API server is looked at.
@@ -74,7 +75,8 @@ async fn demo() -> anyhow::Result<bool> {
     );
     let finished = follow(&cluster, &receiver, &screen).await?
         && second_act::run(&cluster, &operator, &stand_ins, &screen).await?
-        && third_act::run(&cluster, &screen).await?;
+        && third_act::run(&cluster, &screen).await?
+        && fourth_act::run(&cluster, &screen).await?;
     if finished {
         println!("Every expected outcome was seen on the API server.");
     }
