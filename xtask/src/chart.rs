@@ -288,6 +288,7 @@ fn options(rendered: &[Value]) -> Vec<String> {
     let find = |wanted: &str| find(rendered, wanted);
     let container = "/spec/template/spec/containers/0";
     let deployment = find("Deployment coppice-operator");
+    let monitor = &find("ServiceMonitor coppice-operator")["spec"];
     let expectations = [
         (
             "the rights for scaleKinds",
@@ -351,8 +352,8 @@ fn options(rendered: &[Value]) -> Vec<String> {
         of_trees(rendered),
         (
             "the ServiceMonitor",
-            find("ServiceMonitor coppice-operator")["spec"]["endpoints"][0]["scheme"].clone(),
-            json!("https"),
+            json!([monitor["endpoints"][0]["scheme"], monitor["namespaceSelector"]["matchNames"]]),
+            json!(["https", ["coppice-system", "coppice-access-system"]]),
         ),
     ];
     let wrong = expectations.into_iter().filter(|(_, found, expected)| found != expected);
