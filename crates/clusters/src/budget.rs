@@ -132,28 +132,32 @@ impl<K: Clone + Ord> Budget<K> {
         Turn::NotBefore(asks_again)
     }
 
-    /// How many go before one that has waited since then.
+    /// How many go before one that has waited since then. They are counted, not sorted: thousands may wait, and each asks once a minute.
     fn before(&self, (namespace, key): (&str, &K), urgency: Urgency, since: Timestamp) -> usize {
-        let (mut more_urgent, mut as_urgent) = (0_usize, vec![(namespace, since, key)]);
+        let (mut more_urgent, mut as_urgent) = (0_usize, BTreeMap::<&str, Vec<(Timestamp, &K)>>::new());
         for (of, waiting) in self.waiting.iter().filter(|(of, _)| *of != key) {
             match waiting.urgency.cmp(&urgency) {
                 Ordering::Less => more_urgent += 1,
-                Ordering::Equal => as_urgent.push((&*waiting.namespace, waiting.since, of)),
+                Ordering::Equal => {
+                    as_urgent.entry(&*waiting.namespace).or_default().push((waiting.since, of));
+                }
                 Ordering::Greater => {}
             }
         }
-        as_urgent.sort_unstable();
+        // The first one of each namespace goes first, then the second one of each, and so on: this one is in the round with so many before it.
+        let of_its_own = as_urgent.remove(namespace).unwrap_or_default();
+        let round = of_its_own.iter().filter(|of| **of < (since, key)).count();
         let last_turns = self.last_turns.get(&urgency);
-        let mut line = Vec::new();
-        // The first one of each namespace, then the second one of each, and so on.
-        for of_one in as_urgent.chunk_by(|one, next| one.0 == next.0) {
-            for (round, (namespace, since, of)) in of_one.iter().enumerate() {
-                let last_turn = last_turns.and_then(|turns| turns.get(*namespace));
-                line.push((round, last_turn, *since, *of));
+        let last_turn = |namespace: &str| last_turns.and_then(|turns| turns.get(namespace));
+        let it = (last_turn(namespace), since, key);
+        let of_others = as_urgent.into_iter().map(|(namespace, mut of_one)| {
+            if of_one.len() <= round {
+                return of_one.len();
             }
-        }
-        line.sort_unstable();
-        more_urgent + line.iter().position(|(.., of)| *of == key).unwrap_or(line.len())
+            let (_, &mut (since, of), _) = of_one.select_nth_unstable(round);
+            round + usize::from((last_turn(namespace), since, of) < it)
+        });
+        more_urgent + round + of_others.sum::<usize>()
     }
 
     /// What was granted to it last was not asked for.

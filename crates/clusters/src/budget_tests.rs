@@ -131,7 +131,45 @@ fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
     }
 }
 
+/// How many go before one: by the definition, with all of them in their order.
+fn in_order(
+    budget: &Budget<u32>,
+    (namespace, key): (&str, &u32),
+    urgency: Urgency,
+    since: Timestamp,
+) -> usize {
+    let others = || budget.waiting.iter().filter(move |(of, _)| *of != key);
+    let mut as_urgent = vec![(namespace, since, key)];
+    let equal = others().filter(|(_, waiting)| waiting.urgency == urgency);
+    as_urgent.extend(equal.map(|(of, waiting)| (&*waiting.namespace, waiting.since, of)));
+    as_urgent.sort_unstable();
+    let mut order = Vec::new();
+    for of_one in as_urgent.chunk_by(|one, next| one.0 == next.0) {
+        for (round, (namespace, since, of)) in of_one.iter().enumerate() {
+            let last_turn = budget.last_turns.get(&urgency).and_then(|turns| turns.get(*namespace));
+            order.push((round, last_turn, *since, *of));
+        }
+    }
+    order.sort_unstable();
+    let more_urgent = others().filter(|(_, waiting)| waiting.urgency < urgency).count();
+    more_urgent + order.iter().take_while(|(.., of)| *of != key).count()
+}
+
 proptest! {
+    #[test]
+    fn those_that_go_before_are_as_many_as_in_their_order(
+        asked in proptest::collection::vec((0..40_u32, 0..4_usize, 0..20_i64), 1..120), per_minute in 1..5_usize
+    ) {
+        let (mut budget, mut now) = (Budget::default(), 0);
+        for (key, urgency, seconds) in asked {
+            now += seconds;
+            let (asks, urgency) = ((namespace(key), &key), ALL[urgency]);
+            let since = budget.waiting.get(&key).map_or(at(now), |waiting| waiting.since);
+            prop_assert_eq!(budget.before(asks, urgency, since), in_order(&budget, asks, urgency, since));
+            budget.take(asks, urgency, per_minute, at(now));
+        }
+    }
+
     #[test]
     fn in_no_minute_more_are_granted_and_all_that_come_back_get_their_turn(
         asked in proptest::collection::vec((0..40_u32, 0..4_usize, 0..20_i64), 1..120), per_minute in 1..5_usize
