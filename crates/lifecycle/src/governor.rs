@@ -98,6 +98,7 @@ impl Share<'_> {
         let limit = hourly_limit(settings, self.namespaces());
         match self {
             Self::Managers(_) | Self::Trees(_) => limit,
+            Self::Tree { .. } if active(Mutant::TreeBudgetIgnored) => u32::MAX,
             Self::Tree { .. } => limit.max(settings.per_hour.min(1)),
         }
     }
@@ -118,7 +119,8 @@ impl Share<'_> {
     fn with_room(self, budget: &GovernorStatus, now: Timestamp) -> Self {
         let Self::Tree { name, all_trees, .. } = self else { return self };
         let others = budget.tree_budgets.iter().filter(|other| other.tree != name && is_used(other, now));
-        if others.count() < MAX_TREE_BUDGETS { self } else { Self::Trees(all_trees) }
+        let room = others.count() < MAX_TREE_BUDGETS && !active(Mutant::TreesShareBudget);
+        if room { self } else { Self::Trees(all_trees) }
     }
 
     /// Why there is no more of it. `of_all`: a limit for managers and trees together.

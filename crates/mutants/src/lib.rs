@@ -159,6 +159,10 @@ pub enum Mutant {
     PerHourIgnored,
     /// `maxShare` and `atLeast` are ignored.
     ShareIgnored,
+    /// What users delete one by one in a tree takes as much an hour as they like.
+    TreeBudgetIgnored,
+    /// What users delete one by one takes from what all trees have in common.
+    TreesShareBudget,
     /// A reservation leaves no entry in the ledger.
     ReservationNotRecorded,
     /// Clocks may differ by any time.

@@ -17,6 +17,7 @@ mod steps;
 
 use coppice_sim::run::RunRecord;
 
+pub(crate) use self::budget::{HOUR, MINUTE};
 pub(crate) use self::effects::joins;
 pub(crate) use self::end::unlike;
 pub use self::end::{EndState, STEPS};
@@ -38,7 +39,7 @@ pub(crate) fn judge(suite: &Suite, record: &RunRecord<'_>, without: Option<Rule>
     steps::check(record, &history, &steps, &mut found);
     records::check(record, &history, &steps, &mut found);
     notice::check(&history, &mut found);
-    budget::check(record, &history, &steps, &mut found);
+    budget::check(suite, record, &history, &steps, &mut found);
     effects::check(record, &history, &mut found);
     liveness::check(record, &mut found);
     (suite.rules)(record, &history, &steps, &mut found);

@@ -15,7 +15,7 @@ use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::trees::rule::{
     AS_REQUESTED, ASKED_FOR, CHILDREN, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST, REFUSED,
-    RIGHTS, SETTLED, USED,
+    RIGHTS, SETTLED, TREE_BUDGET, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
@@ -187,7 +187,7 @@ fn faults_do_no_harm_in_scenarios_of_trees_that_seeds_do_not_choose() {
 const COUNTED: u64 = 100;
 /// What each rule of trees has to judge in them at least, all together: about half of what it judged when this was written. CONSENT is
 /// not among them: seeds make no cascades, which have scenarios of their own.
-const FLOORS: [(Rule, u64); 12] = [
+const FLOORS: [(Rule, u64); 13] = [
     (AS_REQUESTED, 60),
     (ASKED_FOR, 3),
     (CHILDREN, 3),
@@ -199,6 +199,7 @@ const FLOORS: [(Rule, u64); 12] = [
     (REFUSED, 60),
     (RIGHTS, 120),
     (SETTLED, 240),
+    (TREE_BUDGET, 2),
     (USED, 1200),
 ];
 

@@ -21,7 +21,7 @@ use coppice_campaign::suite::lifecycle::rule::{
 };
 use coppice_campaign::suite::trees::rule::{
     AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
-    REFUSED, RIGHTS, SETTLED, USED,
+    REFUSED, RIGHTS, SETTLED, TREE_BUDGET, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -33,7 +33,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 120] = [
+const CASES: [(Mutant, &str, Rule); 122] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -154,6 +154,8 @@ const CASES: [(Mutant, &str, Rule); 120] = [
     (Mutant::EarlierRequestStands, "tree-asked-back", AS_REQUESTED),
     (Mutant::FinalizerKept, "tree-namespace-deleted", SETTLED),
     (Mutant::TransferUnended, "tree-transfer-to-empty", SETTLED),
+    (Mutant::TreeBudgetIgnored, "tree-flooded", TREE_BUDGET),
+    (Mutant::TreesShareBudget, "tree-flooded", SETTLED),
 ];
 
 /// What a bug breaks besides, by its nature: who asked for less and keeps more is beyond what was asked for, a transfer that nobody can

@@ -1,5 +1,5 @@
 //! Whether more was destroyed in a time than may be: deletions and scale-downs together, a scale-down being one step however many
-//! workloads it is about.
+//! workloads it is about. What has a budget of its own is counted by the suite that knows it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,15 +9,17 @@ use serde_json::Value;
 use super::history::History;
 use super::rule::{Findings, PER_HOUR, PER_MINUTE, SHARE};
 use super::steps::{DestructiveAction, DestructiveStep};
+use crate::suite::Suite;
 use coppice_sim::run::RunRecord;
 
 /// Reserved a minute apart, two steps are sent so far apart at least: a step may be sent some seconds after its reservation.
-const MINUTE: Duration = Duration::from_secs(54);
-const HOUR: Duration = Duration::from_secs(3594);
+pub(crate) const MINUTE: Duration = Duration::from_secs(54);
+pub(crate) const HOUR: Duration = Duration::from_secs(3594);
 /// What was reserved under other settings may be sent so much later.
 const RESERVATION_DELAY: Duration = Duration::from_secs(6);
 
 pub(super) fn check(
+    suite: &Suite,
     record: &RunRecord<'_>,
     history: &History,
     steps: &[DestructiveStep<'_>],
@@ -25,7 +27,7 @@ pub(super) fn check(
 ) {
     let mut scaled = BTreeSet::new();
     let mut times: Vec<Duration> = Vec::new();
-    for step in steps {
+    for step in steps.iter().filter(|step| (suite.own_budget)(history, step).is_none()) {
         // Deletions and the first workload of each scale-down.
         let firing = step.intent.map_or(&Value::Null, |intent| &intent["id"]).as_str();
         if step.action == DestructiveAction::Delete || scaled.insert((step.namespace, firing)) {

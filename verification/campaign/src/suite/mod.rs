@@ -51,6 +51,8 @@ pub struct Suite {
     pub generated: Option<GeneratedScenarios>,
     /// Notes what broke the rules of this suite, in addition to those of [`oracle`](crate::oracle).
     pub rules: fn(&RunRecord<'_>, &History, &[DestructiveStep<'_>], &mut Findings),
+    /// Which budget a step takes from instead of the one that all others have in common, by its name.
+    pub own_budget: fn(&History, &DestructiveStep<'_>) -> Option<String>,
     /// How a run ended, and what there was for effects.
     pub end_state: fn(&RunRecord<'_>) -> EndState,
     /// The same in words, a line for each thing, as scenarios state it.

@@ -33,6 +33,7 @@ pub(crate) const SUITE: Suite = Suite {
     apart: Vec::new,
     generated: None,
     rules,
+    own_budget: |_, _| None,
     end_state,
     end_lines,
     effects,

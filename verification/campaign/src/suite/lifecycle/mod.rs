@@ -26,6 +26,7 @@ pub const SUITE: Suite = Suite {
     apart: scenarios::apart,
     generated: None,
     rules: oracle::check,
+    own_budget: |_, _| None,
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,

@@ -29,6 +29,7 @@ pub const SUITE: Suite = Suite {
     apart: Vec::new,
     generated: None,
     rules: oracle::check,
+    own_budget: |_, _| None,
     end_state: oracle::end_state,
     end_lines: oracle::end_lines,
     effects: end::effects,

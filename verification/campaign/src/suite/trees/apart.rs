@@ -1,7 +1,9 @@
 //! Scenarios of trees that seeds do not choose: each shows one rule alone.
 
+use coppice_sim::scenario::objects::config;
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Server;
+use serde_json::json;
 
 use super::requests::{
     change, change_limit_range, delete_limit_range, delete_namespace, delete_subnamespace, delete_transfer,
@@ -28,6 +30,7 @@ pub(super) fn all() -> Vec<Scenario> {
         membership::detached(),
         membership::adopted(),
         limits_copied(),
+        flooded(),
     ]
 }
 
@@ -292,3 +295,38 @@ fn limits_copied() -> Scenario {
     ];
     scenario
 }
+
+/// Who deletes more than may be deleted in one tree delays nobody in the other. Which one waits is a matter of chance.
+fn flooded() -> Scenario {
+    let about =
+        "five namespaces of a tree are deleted where four an hour may be, and then one of another tree";
+    let mut scenario = scenario("tree-flooded", about);
+    scenario.setup.push(config(&json!({ "governor": { "atLeast": 4 } })));
+    scenario.setup.extend(tree("team", 8));
+    scenario.setup.extend(tree("crew", 4));
+    scenario.setup.extend(FLOODED.map(|name| subnamespace("team", name, 1)));
+    scenario.setup.push(subnamespace("crew", "crew-a", 2));
+    let all = |s: &Server| FLOODED.iter().all(|name| ready(s, "team", name)) && ready(s, "crew", "crew-a");
+    let deletions = FLOODED.map(|name| ScriptStep::at(5, move |_| delete_subnamespace("team", name)));
+    scenario.script.push(ScriptStep::at(5, |_| subnamespace("crew", "crew-b", 1)).once(all));
+    scenario.script.extend(deletions);
+    scenario.script.push(
+        ScriptStep::at(20, |_| delete_subnamespace("crew", "crew-a")).once(|s| ready(s, "crew", "crew-b")),
+    );
+    scenario.ends = vec![
+        "crew: there",
+        "crew-a: gone, deleted 1x",
+        "crew-b: there",
+        "own quota of crew: 3 pods",
+        "own quota of crew-b: 1 pods",
+        "subnamespace crew/crew-b: Ready, 1 pods",
+        "team: there",
+        "team-*",
+        "own quota of team*",
+        "subnamespace team/team-*",
+        "steps: 5",
+    ];
+    scenario
+}
+
+const FLOODED: [&str; 5] = ["team-a", "team-b", "team-c", "team-d", "team-e"];

@@ -44,6 +44,7 @@ pub const SUITE: Suite = Suite {
     apart: apart::all,
     generated: Some(GeneratedScenarios { name: generated::NAME, of_seed: generated::generated, one_in: 3 }),
     rules: oracle::check,
+    own_budget: oracle::own_budget,
     end_state: end::end_state,
     end_lines: end::end_lines,
     effects,

@@ -9,7 +9,7 @@ use super::rule::CONSENT;
 use crate::oracle::{Findings, History};
 
 /// A request may be late by 20 s, and what it was decided on was read a moment before.
-const RECENT: SignedDuration = SignedDuration::from_secs(25);
+pub(super) const RECENT: SignedDuration = SignedDuration::from_secs(25);
 
 pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     let going = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();

@@ -1,5 +1,6 @@
 //! Judges trees by what the API server saw. Uses neither the crate that decides about quotas nor its types.
 
+mod budget;
 mod consent;
 mod denied;
 mod limits;
@@ -12,6 +13,7 @@ mod settled;
 
 use coppice_sim::run::RunRecord;
 
+pub(super) use self::budget::own_budget;
 use crate::oracle::{DestructiveStep, Findings, History};
 
 /// Notes what broke the rules of trees.
@@ -21,6 +23,7 @@ pub(super) fn check(
     steps: &[DestructiveStep<'_>],
     found: &mut Findings,
 ) {
+    budget::check(history, steps, found);
     consent::check(record, history, found);
     denied::check(record, history, found);
     let trees = limits::check(record, found);

@@ -20,6 +20,8 @@ pub const CHILDREN: Rule = Rule("CHILDREN");
 /// The program of trees deletes a `Subnamespace` whose namespace is there only while one above it is being deleted that consents to that,
 /// and whose consent is not over.
 pub const CONSENT: Rule = Rule("CONSENT");
+/// Of a tree no more namespaces are deleted one by one in a minute, or in an hour, than its own budget has.
+pub const TREE_BUDGET: Rule = Rule("TREE BUDGET");
 /// A role binding that is copied down a tree is one that a namespace above has, or had a moment ago.
 pub const RIGHTS: Rule = Rule("RIGHTS");
 /// Of transfers with one name, source, target and amount, one has moved it, as long as both namespaces are the same.

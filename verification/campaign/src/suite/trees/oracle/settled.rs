@@ -5,6 +5,7 @@ use coppice_sim::run::RunRecord;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::budget::is_overrun;
 use super::consent::consents;
 use super::rule::SETTLED;
 use crate::oracle::{Findings, History};
@@ -67,7 +68,8 @@ impl<'a> TheEnd<'a> {
     }
 
     /// Whether there is a reason that one stays that is being deleted: another one below it, to whose deletion nobody consents, or which
-    /// stays itself; or, once its namespace is being deleted, a pod that has not stopped.
+    /// stays itself; or people have deleted more in its tree than the budget of that has; or, once its namespace is being deleted, a pod
+    /// that has not stopped.
     fn stays(&self, object: &Value) -> bool {
         let name = text(&object["metadata"]["name"]);
         let Some(own) = self.namespace(object) else { return false };
@@ -81,7 +83,7 @@ impl<'a> TheEnd<'a> {
             } else {
                 !consents(self.history, name, self.now, self.revision)
             }
-        })
+        }) || is_overrun(self.history, name, self.revision)
     }
 }
 
