@@ -135,6 +135,29 @@ fn of_what_may_not_be_read_the_rest_is_shown() {
 }
 
 #[test]
+fn who_cannot_read_the_subnamespace_is_shown_what_was_said_in_the_namespace() {
+    let said = |component: &str, minute: u32, reason: &str, message: &str| {
+        json!({
+            "metadata": {"name": format!("shop-web.{minute}"), "namespace": "shop-web"}, "type": "Warning", "reason": reason,
+            "involvedObject": {"kind": "Namespace", "name": "shop-web", "namespace": "shop-web"}, "message": message,
+            "reportingComponent": component, "eventTime": format!("2026-03-01T12:{minute:02}:00.000000Z")
+        })
+    };
+    let events = [
+        said("coppice", 20, "QuotaGranted", "namespace shop-web has 4 pods"),
+        said("coppice", 28, "QuotaRefused", "pods: needs 5 more, and shop can give 1"),
+        said("another", 29, "Seen", "something else"),
+    ];
+    let script = script(
+        &in_tree(),
+        vec![(QUOTAS, 200, list(&[])), (OBJECT, 403, status(403, "not you")), (EVENTS, 200, list(&events))],
+    );
+    let (ran, _) = against("coppice explain shop-web", script);
+    let shown = "  last said of it, 2026-03-01T12:28:00Z (2m ago): pods: needs 5 more, and shop can give 1 [QuotaRefused]\n";
+    assert!(ran.code != 1 && ran.out.contains(shown), "{}", ran.all());
+}
+
+#[test]
 fn of_a_namespace_in_no_tree_nothing_more_is_read() {
     let (ran, requests) = against("coppice explain shop-web", script(&json!({}), Vec::new()));
     assert!(ran.code != 1 && !ran.out.contains("Quota"), "{}", ran.all());

@@ -34,6 +34,6 @@ pub use context::{ControllerContext, ManagerKey, OperatorOptions, WebhookSubject
 pub use health::WorkloadStores;
 pub use metrics::LifecycleMetrics;
 pub use outboxes::Outboxes;
-pub use reference::reference;
+pub use reference::{reference, reference_inside};
 pub use staleness::first_stale;
 pub use status_writer::{Applied, EventBatch, FactsError, StatusWriter, StepError, SteppedKind};

@@ -1,4 +1,4 @@
-//! What an Event about one of our own objects refers to.
+//! What an Event refers to.
 
 use coppice_runtime::object::OwnKind;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,6 +11,18 @@ pub fn reference<K: OwnKind>(object: &K::Object) -> ObjectReference {
         namespace: K::NAMESPACED.then(|| object.namespace.to_string()),
         name: Some(object.name.to_string()),
         uid: Some(object.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+/// The reference to a namespace from an Event in it, which is for its users.
+pub fn reference_inside(namespace: &str, uid: Option<&str>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(namespace.to_owned()),
+        uid: uid.map(str::to_owned),
         ..ObjectReference::default()
     }
 }

@@ -117,6 +117,18 @@ pub enum QuotaRefusal {
     },
 }
 
+impl QuotaRefusal {
+    /// The same for readers of the namespace that is refused, who need not know what there is beside it.
+    #[must_use]
+    pub fn without_sibling(&self) -> Self {
+        let mut refusal = self.clone();
+        if let Self::TooLittle { sibling, .. } = &mut refusal {
+            *sibling = None;
+        }
+        refusal
+    }
+}
+
 /// The way out: what the parent lacks, or a part of it, comes back from a sibling.
 fn from(
     sibling: Option<&(String, Quantity)>,

@@ -333,7 +333,21 @@ async fn refusals(cluster: &Setup) -> Test {
     let numbers = "pods: shop-web uses 3 and gave 2 to its children: ask for at least 5";
     ensure!(why == "QuotaRefused" && message.contains(numbers), "{why}: {message}");
     ensure!(cluster.limits("shop-web").await? == json!({"cpu": "2", "pods": "4"}));
-    Ok(())
+    tells_its_readers(cluster, numbers).await
+}
+
+/// Who may read a namespace and not the one above it learns why it does not get what is asked for it.
+async fn tells_its_readers(cluster: &Setup, why: &str) -> Test {
+    cluster.test_cluster.kubectl(ADMIN, &["delete", "rolebinding", "bob-shop-reader", "-n", "shop"]).await?;
+    bind(&cluster.test_cluster, "shop-web", BOB, "view").await?;
+    let shown = async || {
+        let (_, out, err) = coppice(&cluster.test_cluster, BOB, &["explain", "shop-web"]).await.ok()?;
+        let said = out.lines().find(|line| line.contains("last said of it"))?;
+        // He cannot read the Subnamespace.
+        let unread = err.contains("whether it is ready is not shown");
+        (unread && said.contains(why) && said.contains("[QuotaRefused]")).then_some(())
+    };
+    cluster.test_cluster.until("its readers learn it", shown).await
 }
 
 /// The tree has three namespaces, the lowest of them two below the root: as deep and as many as administrators permit from now on.

@@ -6,11 +6,10 @@ use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext,
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_api::steps::Intent;
-use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
+use coppice_api::{Reason, SubnamespacePhase};
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuotas};
 use coppice_lifecycle::governor::Share;
-use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::Permit;
@@ -55,16 +54,18 @@ pub(super) async fn next(
             Err(error) => return Progress::Failed(ProgressError::Read(error)),
         },
     };
-    let SubnamespacePlan { status, step, next_check, events } = plan::plan(&observation);
+    let plan = plan::plan(&observation);
+    let SubnamespacePlan { status, step, .. } = &plan;
     let object = &observation.object;
     if let Some(error) = &object.status_error {
         return Progress::Failed(ProgressError::Status(error.clone()));
     }
-    let nothing_to_do = step == Step::Nothing && status != *object.status;
-    if !plan::is_durable(&status, &object.status) || nothing_to_do {
-        let written = write_status(context, permit, object, &status, &events).await;
+    let nothing_to_do = *step == Step::Nothing && *status != *object.status;
+    if !plan::is_durable(status, &object.status) || nothing_to_do {
+        let written = write_status(context, permit, object, &plan).await;
         return outcome(context, observation, written.map(Written::Object));
     }
+    let SubnamespacePlan { step, next_check, events, .. } = plan;
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
         Step::DeleteNamespace(intent) => delete(context, permit, key, intent, observation.share()).await,
@@ -219,12 +220,12 @@ pub(super) async fn says_ready(
     object: &SubnamespaceObject,
     plan: &SubnamespacePlan,
 ) -> bool {
-    let SubnamespacePlan { status, step, events, .. } = plan;
+    let SubnamespacePlan { status, step, .. } = plan;
     let ready = status.phase == Some(SubnamespacePhase::Ready);
     if !ready || *step != Step::Nothing || !plan::is_durable(status, &object.status) {
         return false;
     }
-    write_status(context, permit, object, status, events).await.is_ok()
+    write_status(context, permit, object, plan).await.is_ok()
 }
 
 /// Makes a status durable, then publishes its Events. Returns the object as it is then.
@@ -232,11 +233,12 @@ async fn write_status(
     context: &TreeContext,
     permit: &Permit,
     object: &SubnamespaceObject,
-    status: &SubnamespaceStatus,
-    events: &[PlannedEvent],
+    plan: &SubnamespacePlan,
 ) -> Result<SubnamespaceObject, WriteError> {
+    let SubnamespacePlan { status, events, own_events, .. } = plan;
     let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await?;
     report::events(&context.shared, object, events);
+    report::own_events(&context.shared, object, own_events);
     report::blocked(&context.shared, &object.status, &written.status);
     Ok(written)
 }

@@ -48,8 +48,13 @@ pub(super) struct SubnamespacePlan {
     pub(super) step: Step,
     /// When time alone can change the plan.
     pub(super) next_check: Option<Timestamp>,
-    /// To publish once the status is durable.
+    /// To publish once the status is durable,
     pub(super) events: Vec<PlannedEvent>,
+    /// and those of them that are published in the namespace itself, too: its users need not be able to read the namespace above, in
+    /// which the Subnamespace is.
+    pub(super) own_events: Vec<PlannedEvent>,
+    /// Why the quota is refused, for these.
+    own_refusal: Option<String>,
 }
 
 /// One write besides status.
@@ -138,7 +143,7 @@ impl State {
 pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
     let object = &observation.object;
     let status = (*object.status).clone();
-    let mut plan = SubnamespacePlan { status, step: Step::Nothing, next_check: None, events: Vec::new() };
+    let mut plan = SubnamespacePlan::nothing(status);
     let state = match &observation.stale {
         Some(why) => State {
             phase: object.status.phase.unwrap_or(SubnamespacePhase::Pending),
@@ -148,6 +153,7 @@ pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
         None => plan.decide(observation),
     };
     plan.describe(observation, state);
+    plan.own_events = plan.of_interest(observation);
     debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{:?} of {:?}", plan.step, plan.status);
     plan
 }
@@ -165,6 +171,30 @@ pub(super) fn is_durable(planned: &SubnamespaceStatus, stored: &SubnamespaceStat
 }
 
 impl SubnamespacePlan {
+    /// This status, and nothing to do.
+    fn nothing(status: SubnamespaceStatus) -> Self {
+        let (step, next_check) = (Step::Nothing, None);
+        Self { status, step, next_check, events: Vec::new(), own_events: Vec::new(), own_refusal: None }
+    }
+
+    /// What users of the namespace learn while it is there: what goes wrong, and what they have after that. Not what it is created with.
+    fn of_interest(&self, observation: &Observation) -> Vec<PlannedEvent> {
+        let granted_before = observation.object.status.request.is_some();
+        if observation.own_namespace().is_none_or(|namespace| namespace.terminating) {
+            return Vec::new();
+        }
+        let wanted = |event: &&PlannedEvent| {
+            event.warning
+                || event.reason == Reason::OverdraftEnded
+                || event.reason == Reason::QuotaGranted && granted_before
+        };
+        let event = |event: &PlannedEvent| {
+            let refusal = self.own_refusal.clone().filter(|_| event.reason == Reason::QuotaRefused);
+            PlannedEvent { message: refusal.unwrap_or_else(|| event.message.clone()), ..event.clone() }
+        };
+        self.events.iter().filter(wanted).map(event).collect()
+    }
+
     /// Whether there is nothing to do and nothing to write.
     pub(super) fn is_steady(&self, stored: &SubnamespaceStatus) -> bool {
         self.step == Step::Nothing && self.status == *stored
@@ -385,6 +415,7 @@ impl SubnamespacePlan {
         let (step, write) = match decide(&parent, &child, want, now) {
             QuotaDecision::Done => return None,
             QuotaDecision::Refused(refusal) => {
+                self.own_refusal = Some(refusal.without_sibling().to_string());
                 return Some(State::refused((Reason::QuotaRefused, refusal.to_string())));
             }
             QuotaDecision::Wait(at) => {

@@ -105,12 +105,8 @@ fn what_is_below_goes_only_with_consent_and_where_nothing_is_protected() {
         Observation { below, ..seen }
     };
     let found = |seen: &Observation| {
-        let plan = SubnamespacePlan {
-            status: (*seen.object.status).clone(),
-            step: Step::DeleteBelow(Lowest(one(&[]).0)),
-            next_check: None,
-            events: Vec::new(),
-        };
+        let mut plan = SubnamespacePlan::nothing((*seen.object.status).clone());
+        plan.step = Step::DeleteBelow(Lowest(one(&[]).0));
         lint(seen, &plan)
     };
     let soon = Some("2026-01-01T01:00:00Z");

@@ -584,3 +584,5 @@ mod lint;
 mod moving;
 #[path = "plan_overdraft_tests.rs"]
 mod overdraft;
+#[path = "plan_own_events_tests.rs"]
+mod own_events;

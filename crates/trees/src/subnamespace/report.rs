@@ -2,7 +2,7 @@
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::{DecodeError, Reason, SubnamespacePhase, SubnamespaceStatus};
-use coppice_controllers::{ControllerContext, reference};
+use coppice_controllers::{ControllerContext, reference, reference_inside};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
@@ -17,6 +17,14 @@ pub(super) fn events(shared: &ControllerContext, object: &SubnamespaceObject, ev
     for PlannedEvent { warning, reason, message } in events {
         tracing::info!(parent = %object.namespace, subnamespace = %object.name, %reason, "{message}");
         shared.events.publish(reference::<Subnamespaces>(object), *warning, reason.as_str(), ACTION, message);
+    }
+}
+
+/// Publishes in the namespace itself what its users learn.
+pub(super) fn own_events(shared: &ControllerContext, object: &SubnamespaceObject, events: &[PlannedEvent]) {
+    for PlannedEvent { warning, reason, message } in events {
+        let about = reference_inside(&object.name, object.status.namespace_uid.as_deref());
+        shared.events.publish(about, *warning, reason.as_str(), ACTION, message);
     }
 }
 

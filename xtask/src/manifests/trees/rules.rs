@@ -16,7 +16,8 @@ pub(super) fn cluster() -> Vec<Value> {
     rules.extend(reviews());
     rules.push(admission::cluster_rule());
     rules.push(rule(
-        "Events in the namespaces of the objects that they are about.",
+        "Events in the namespaces of the objects that they are about; and in a namespace below another one, for its users, why it does\n\
+         not get the quota that is asked for it: they need not be able to read the namespace above.",
         "events.k8s.io",
         &["events"],
         &["create", "patch"],

@@ -2,11 +2,14 @@
 
 use anyhow::Result;
 use coppice_api::condition::{DELETION_PENDING, READY, find};
-use coppice_api::names::{ANNOTATION_PATH, LABEL_PARENT, LABEL_ROOT, LABEL_TREE, TREE_QUOTA_NAME};
+use coppice_api::names::{
+    ANNOTATION_PATH, FIELD_MANAGER, LABEL_PARENT, LABEL_ROOT, LABEL_TREE, TREE_QUOTA_NAME,
+};
 use coppice_api::{NamespaceTree, SubnamespacePhase};
 use coppice_hierarchy::ResourceName;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{Event, Namespace, ResourceQuota};
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 
@@ -23,6 +26,8 @@ use crate::trees::{self, NamespaceQuota};
 
 /// As many refusals are shown.
 const MAX_REFUSED: usize = 3;
+/// So many Events are looked at.
+const MOST_EVENTS: u32 = 500;
 
 /// What is known of it.
 #[derive(Debug, Default, Serialize)]
@@ -39,6 +44,9 @@ pub(super) struct QuotaExplanation {
     /// Of a root, or where it cannot be read, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     subnamespace: Option<SubnamespaceState>,
+    /// Where that cannot be read, what Coppice said last in the namespace itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_said: Option<LastSaid>,
     /// What the tree limits.
     resources: Vec<FreeResource>,
     /// Why that is not known.
@@ -64,6 +72,16 @@ struct SubnamespaceState {
     /// That it will be deleted with a namespace above it, and how to prevent that.
     #[serde(skip_serializing_if = "Option::is_none")]
     deletion_pending: Option<String>,
+}
+
+/// An Event about the namespace, by Coppice.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LastSaid {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Timestamp>,
+    reason: String,
+    message: String,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -112,7 +130,10 @@ pub(super) async fn of_namespace(
         let target = Target { namespace: parent.clone(), name: name.clone() };
         match subnamespace(client, target).await {
             Ok(state) => explanation.subnamespace = state,
-            Err(why) => io.print_note(&format!("note: {why:#}; whether it is ready is not shown"))?,
+            Err(why) => {
+                explanation.last_said = last_said(client, &name).await;
+                io.print_note(&format!("note: {why:#}; whether it is ready is not shown"))?;
+            }
         }
     }
     match refused_pods::of_namespace(client, &name).await {
@@ -121,6 +142,20 @@ pub(super) async fn of_namespace(
     }
     explanation.namespace = name;
     Ok(Some(explanation))
+}
+
+/// For who may not read the Subnamespace. Kubernetes keeps Events for an hour.
+async fn last_said(client: &Client, namespace: &str) -> Option<LastSaid> {
+    let about = format!("involvedObject.kind=Namespace,involvedObject.name={namespace}");
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let found = events.list(&ListParams::default().fields(&about).limit(MOST_EVENTS)).await.ok()?;
+    let ours = |event: &Event| event.reporting_component.as_deref() == Some(FIELD_MANAGER);
+    let said = found.items.into_iter().filter(ours).filter_map(|event| {
+        let series = event.series.and_then(|series| series.last_observed_time);
+        let at = series.or(event.event_time).map(|at| at.0);
+        Some(LastSaid { at, reason: event.reason?, message: event.message? })
+    });
+    said.max_by_key(|said| said.at)
 }
 
 /// Most who ask may not read `NamespaceTree`s.
@@ -216,6 +251,10 @@ pub(super) fn write(one: &QuotaExplanation, at: Timestamp, to: &mut Screen<'_>) 
             to.put("  DeletionPending", WARNING)?;
             writeln!(to, ": {message}")?;
         }
+    }
+    if let Some(LastSaid { at: seen, reason, message }) = &one.last_said {
+        let seen = seen.map_or_else(String::new, |seen| format!(", {}", print::instant_from(seen, at)));
+        writeln!(to, "  last said of it{seen}: {message} [{reason}]")?;
     }
     if let Some(why) = &one.unknown {
         to.put("  what is free is not known: ", WARNING)?;

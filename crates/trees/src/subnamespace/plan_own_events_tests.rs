@@ -1,0 +1,53 @@
+use super::*;
+
+/// The Events in the namespace itself.
+fn inside(plan: &SubnamespacePlan) -> Vec<(bool, Reason, &str)> {
+    plan.own_events.iter().map(|event| (event.warning, event.reason, &*event.message)).collect()
+}
+
+/// One that has its namespace and now asks for so many pods, with this status.
+fn asks(pods: &str, status: &Value) -> Observation {
+    let siblings = vec![("shop-db".to_owned(), Resources::parse([("pods", "3".parse().unwrap())]).unwrap())];
+    Observation { object: object(pods, &json!({"generation": 2}), status), siblings, ..ready() }
+}
+
+#[test]
+fn users_of_a_namespace_learn_once_why_it_does_not_get_what_is_asked_for_it() {
+    let first = plan(&asks("12", &serde_json::to_value(&*ready().object.status).unwrap()));
+    let numbers =
+        "pods: needs 8 more, and shop can give 6: 0 of its own 6 are used; ask for at most 10".to_owned();
+    assert!(
+        first.events[0].message.starts_with(&format!("{numbers}, or have shop-db")),
+        "{:?}",
+        first.events
+    );
+    assert_eq!(inside(&first), [(true, Reason::QuotaRefused, &*numbers)], "nothing of what is beside it");
+    let again = plan(&asks("12", &serde_json::to_value(&first.status).unwrap()));
+    assert!(inside(&again).is_empty(), "once: {:?}", again.own_events);
+    assert_eq!(again.status.phase, Some(SubnamespacePhase::Refused));
+}
+
+#[test]
+fn what_a_namespace_has_later_is_said_and_not_what_it_is_created_with() {
+    let granted = |request: Value| {
+        let status = json!({
+            "namespaceUid": "uid-of-shop-web", "request": request, "allotment": {"hard": {"pods": "4"}, "decided": 0},
+            "phase": "Refused"
+        });
+        plan(&Observation { object: object("4", &json!({}), &status), ..ready() })
+    };
+    let later = granted(json!({"hard": {"pods": "9"}}));
+    assert_eq!(inside(&later), [(false, Reason::QuotaGranted, "namespace shop-web has 4 pods")]);
+    let first = granted(Value::Null);
+    assert_eq!(first.events.iter().map(|event| event.reason).collect::<Vec<_>>(), [Reason::QuotaGranted]);
+    assert!(inside(&first).is_empty(), "{:?}", first.own_events);
+}
+
+#[test]
+fn where_there_is_no_namespace_or_it_goes_nothing_is_said_in_it() {
+    let mut seen = observation();
+    seen.parent_quota = Some(quota("shop", "10", "3", "5"));
+    let refused = plan(&seen);
+    assert_eq!((refused.events[0].reason, inside(&refused)), (Reason::QuotaRefused, Vec::new()));
+    assert!(inside(&plan(&deleted())).is_empty());
+}
