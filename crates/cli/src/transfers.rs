@@ -161,7 +161,12 @@ mod tests {
     fn quota(own: &str, used: &str) -> NamespaceQuota {
         let ledger = r#"{"allotment": {"pods": "10", "cpu": "4"}, "given": {}}"#;
         let read = |text: &str| serde_json::from_str(text).unwrap();
-        NamespaceQuota { own: read(own), used: read(used), ledger: serde_json::from_str(ledger).unwrap() }
+        NamespaceQuota {
+            tree: "shop".to_owned(),
+            own: read(own),
+            used: read(used),
+            ledger: serde_json::from_str(ledger).unwrap(),
+        }
     }
 
     #[test]

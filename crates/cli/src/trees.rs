@@ -47,6 +47,8 @@ pub(crate) struct TreeSnapshot {
 /// What the native quota of a namespace says.
 #[derive(Debug)]
 pub(crate) struct NamespaceQuota {
+    /// The name of its tree.
+    pub(crate) tree: String,
     pub(crate) own: Resources,
     pub(crate) used: Resources,
     pub(crate) ledger: Ledger,
@@ -182,13 +184,34 @@ impl TreeSnapshot {
         let root = spec.map_or("", |spec| spec.root.as_str());
         let ready = find(&tree.status.conditions, READY);
         let is_ready = ready.is_some_and(|ready| ready.status == "True");
-        let mut node = self.unknown(root, &mut BTreeSet::new());
+        let mut seen = BTreeSet::new();
+        let mut node = self.unknown(root, &mut seen);
+        node.children.extend(self.stranded(tree.name(), &mut seen));
         node.phase = Some(if is_ready { "Ready" } else { "NotReady" });
         node.requested = spec.ok().and_then(|spec| resources(&spec.quota.hard));
         node.allotted = node.allotted.or_else(|| resources(&tree.status.allotment));
         let error = tree.spec.as_ref().err().or(tree.status_error.as_ref());
         node.say(why(ready, is_ready, error, "NamespaceTree"));
         node
+    }
+
+    /// Those that have a quota of the tree and no Subnamespace, which went with the root.
+    fn stranded(&self, tree: &str, seen: &mut BTreeSet<String>) -> Vec<Node> {
+        let has_object = |of: &str| self.subnamespaces.keys().any(|(_, name)| name == of);
+        let mut names = Vec::new();
+        for (namespace, quota) in &self.quotas {
+            let of_tree = quota.as_ref().is_ok_and(|quota| quota.tree == tree);
+            if of_tree && !seen.contains(namespace) && !has_object(namespace) {
+                names.push(namespace);
+            }
+        }
+        let mut nodes = Vec::new();
+        for name in names {
+            let mut node = self.unknown(name, seen);
+            node.deepen(1);
+            nodes.push(node);
+        }
+        nodes
     }
 
     fn child(&self, object: &Subnamespace, depth: usize, seen: &mut BTreeSet<String>) -> Node {
@@ -214,7 +237,7 @@ impl TreeSnapshot {
     fn unknown(&self, namespace: &str, seen: &mut BTreeSet<String>) -> Node {
         let mut node = Node::empty(namespace);
         match self.quotas.get(namespace) {
-            Some(Ok(NamespaceQuota { own, used, ledger })) => {
+            Some(Ok(NamespaceQuota { own, used, ledger, .. })) => {
                 node.allotted = Some(ledger.allotment.clone());
                 node.given = Some(ledger.given.clone());
                 node.free = Some(own.minus(used));
@@ -277,7 +300,8 @@ impl NamespaceQuota {
         };
         let ledger = object["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or("null");
         let ledger = serde_json::from_str(ledger).map_err(QuotaError::Ledger)?;
-        Ok(Self { own: amounts("/spec/hard")?, used: amounts("/status/used")?, ledger })
+        let tree = object["metadata"]["labels"][LABEL_TREE].as_str().unwrap_or_default().to_owned();
+        Ok(Self { tree, own: amounts("/spec/hard")?, used: amounts("/status/used")?, ledger })
     }
 }
 

@@ -22,9 +22,10 @@ fn tree(deleted: bool, message: &str) -> Value {
         "type": "Ready", "status": if message.is_empty() { "True" } else { "False" }, "reason": "R", "message": message,
         "lastTransitionTime": "2026-03-01T12:00:00Z"
     });
+    let policy = if deleted { "Detach" } else { "Refuse" };
     json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": metadata,
-        "spec": {"root": "shop", "quota": {"hard": {"pods": "10"}}},
+        "spec": {"root": "shop", "quota": {"hard": {"pods": "10"}}, "deletionPolicy": policy},
         "status": {"namespaces": 1, "rootUid": "shop", "allotment": {"pods": "10"}, "conditions": [condition]}
     })
 }
@@ -92,4 +93,40 @@ fn a_dry_run_deletes_nothing_and_a_change_meanwhile_is_no_reason_to() {
         (1, "error: NamespaceTree shop was changed meanwhile: try again\n")
     );
     assert!(!requests.iter().any(|(method, ..)| method == "DELETE"), "{requests:?}");
+}
+
+#[test]
+fn a_tree_that_was_deleted_after_its_root_is_detached_with_what_is_left_of_it() {
+    let mut gone = tree(true, "namespace shop is gone");
+    gone["spec"]["deletionPolicy"] = json!("Refuse");
+    let quota = |name: &str, given: &str| {
+        let ledger = json!({"allotment": {"pods": "4"}, "given": {"pods": given}}).to_string();
+        json!({
+            "metadata": {
+                "name": "coppice", "namespace": name, "labels": {"coppice.dev/tree": "shop"},
+                "annotations": {"coppice.dev/ledger": ledger}
+            },
+            "spec": {"hard": {"pods": "4"}}, "status": {"used": {"pods": "0"}}
+        })
+    };
+    let below = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+        "metadata": {"name": "shop-web-a", "namespace": "shop-web", "uid": "u"}, "spec": {},
+        "status": {"namespaceUid": "n", "tree": "shop"}
+    });
+    let script = vec![
+        (TREE, 200, gone.clone()),
+        (TREES, 200, list(&[gone.clone()])),
+        (SUBNAMESPACES, 200, list(&[below])),
+        (QUOTAS, 200, list(&[quota("shop-web", "1"), quota("shop-web-a", "0")])),
+        (PATCH, 200, gone),
+    ];
+    let (ran, requests) = against("coppice tree detach shop", script);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for line in ["shop-web     3 pods\n", "shop-web-a   4 pods\n", "shop is being detached\n"] {
+        assert!(ran.out.contains(line), "{line}: {}", ran.out);
+    }
+    let methods: Vec<&str> = requests.iter().map(|(method, ..)| method.as_str()).collect();
+    assert_eq!(methods.iter().filter(|method| **method == "PATCH").count(), 1, "{requests:?}");
+    assert!(!methods.contains(&"DELETE"), "it was deleted before: {requests:?}");
 }

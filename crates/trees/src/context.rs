@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use coppice_api::Reason;
-use coppice_api::names::LABEL_PARENT;
+use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
 use coppice_controllers::{ControllerContext, first_stale};
 use coppice_kinds::{NamespaceTrees, QuotaTransfers, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -14,7 +14,7 @@ use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 use crate::copies::CopyStores;
 use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
-use crate::position::{Above, Place, Position, above};
+use crate::position::{Above, Place, Position, above, is_detaching};
 use crate::propagation::{Named, SharedAbove};
 
 /// No path has more names: a tree is at most 50 deep.
@@ -229,11 +229,50 @@ impl TreeContext {
             let creator = namespace.labels.get(LABEL_PARENT).and_then(|p| self.subnamespaces.get(p, &at));
             match above(&namespace, creator.as_deref()) {
                 Above::Namespace(next) => at = next,
-                Above::Nothing => return Place::at_root(self.tree_of_root(&at), &namespace, path),
+                Above::Nothing => {
+                    return match self.detaching_without_root(&namespace) {
+                        Some(tree) => Place::below_lost_root(&tree, path),
+                        None => Place::at_root(self.tree_of_root(&at), &namespace, path),
+                    };
+                }
                 Above::Unknown(why) => return Place::Unknown(why),
             }
         }
         Place::Unknown(format!("there are more than {MAX_PATH} namespaces above namespace {name}"))
+    }
+
+    /// The tree right below whose root a namespace was, by its labels, while the tree is being detached and the root is gone: with it went
+    /// the Subnamespace that created the namespace.
+    fn detaching_without_root(&self, namespace: &NamespaceFacts) -> Option<Arc<Tree>> {
+        let root = namespace.labels.get(LABEL_ROOT).filter(|root| was_below(namespace, root))?;
+        self.tree_of_root(root).filter(|tree| is_detaching(tree) && self.has_lost_root(tree))
+    }
+
+    /// Whether the root of a tree, which was set up, is not there any more. Another namespace of its name is none.
+    fn has_lost_root(&self, tree: &Tree) -> bool {
+        let (Ok(spec), Some(uid)) = (&tree.spec, tree.status.root_uid.as_deref()) else { return false };
+        let namespaces = &self.shared.namespaces;
+        namespaces.get("", &spec.root).is_none_or(|now| now.uid != uid)
+            && namespaces.unreadable_object(&spec.root).is_none()
+    }
+
+    /// The namespaces that were right below the root of this tree and are there without their Subnamespaces, which went with the root.
+    pub(crate) fn stranded(&self, tree: &Tree) -> Vec<String> {
+        let Ok(spec) = &tree.spec else { return Vec::new() };
+        let root = &*spec.root;
+        if !self.has_lost_root(tree) || self.tree_of_root(root).is_none_or(|oldest| oldest.uid != tree.uid) {
+            return Vec::new();
+        }
+        let mut names = Vec::new();
+        self.shared.namespaces.for_each(|namespace| {
+            if was_below(namespace, root) && !namespace.terminating {
+                names.push(namespace.name.clone());
+            }
+        });
+        // Not under the lock of the namespaces.
+        names.retain(|name| self.subnamespaces.get(root, name).is_none());
+        names.sort_unstable();
+        names
     }
 
     /// The namespaces below the root of a tree, in the order of their paths, as they were when the root was there.
@@ -279,6 +318,11 @@ impl TreeContext {
         }
         of(&sizes.1)
     }
+}
+
+/// Whether a namespace was right below this root when its labels were written.
+pub(crate) fn was_below(namespace: &NamespaceFacts, root: &str) -> bool {
+    [LABEL_ROOT, LABEL_PARENT].iter().all(|label| namespace.labels.get(label) == Some(root))
 }
 
 /// One for each key, the same for all who use it at a time.

@@ -90,6 +90,20 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Of a path that ends with a namespace which was right below the root of this tree.
+    pub(crate) fn below_lost_root(tree: &Arc<Tree>, mut path: Vec<Box<str>>) -> Self {
+        match tree.decoded_shared() {
+            Ok(spec) => {
+                path.push(spec.root.as_str().into());
+                path.reverse();
+                Self::In(Position::new(tree, spec, path))
+            }
+            Err(why) => Self::Unknown(format!("NamespaceTree {}: {why}", tree.name)),
+        }
+    }
+}
+
 impl Position {
     /// The names of the namespaces above, the nearest first.
     pub(crate) fn ancestors(&self) -> impl Iterator<Item = &str> {

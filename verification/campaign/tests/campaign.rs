@@ -153,10 +153,11 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
 const FIXED_APART_OF_TREES: u64 = 4;
 const FRESH_APART_OF_TREES: u64 = 4;
 /// In these namespaces come into a tree, change their place or leave, with all that they have: one fault is tried at places of each.
-const MEMBERSHIP: [&str; 5] = [
+const MEMBERSHIP: [&str; 6] = [
     "tree-parent-goes-away",
     "tree-transfer-to-ending",
     "tree-detached",
+    "tree-detached-without-root",
     "tree-adopted",
     "tree-limits-copied",
 ];

@@ -114,7 +114,7 @@ impl Parent {
     pub(crate) fn refusals(&self, target: &Target, asked: &Asked) -> Vec<String> {
         let mut refusals: Vec<String> = self.refused.iter().cloned().collect();
         refusals.extend(self.rules(target, asked));
-        if let Some(NamespaceQuota { own, used, ledger }) = &self.quota {
+        if let Some(NamespaceQuota { own, used, ledger, .. }) = &self.quota {
             let quota = Quota {
                 hard: own.clone(),
                 enforced: own.clone(),

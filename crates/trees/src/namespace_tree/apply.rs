@@ -75,6 +75,18 @@ async fn carry_out(
     step: Step,
 ) -> Result<(), WriteError> {
     let (clients, tree) = (&context.shared.clients, &*observation.tree);
+    if let Some(stranded) = &observation.stranded {
+        match &step {
+            Step::ReleaseStranded => {
+                let Some(quota) = stranded.quota.as_deref() else { return Err(WriteError::Gone) };
+                return writes::release_quota(context, permit, quota).await;
+            }
+            Step::LabelStranded(changes) => {
+                return writes::metadata(context, permit, &stranded.namespace, changes).await;
+            }
+            _ => {}
+        }
+    }
     let Some(root) = &observation.root else {
         return match step {
             Step::RemoveFinalizer => {
@@ -84,7 +96,7 @@ async fn carry_out(
         };
     };
     match step {
-        Step::Nothing => Ok(()),
+        Step::Nothing | Step::ReleaseStranded | Step::LabelStranded(_) => Ok(()),
         Step::AddFinalizer => write::add_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop),
         Step::RemoveFinalizer => {
             write::remove_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop)

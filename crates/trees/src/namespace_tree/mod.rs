@@ -22,6 +22,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
+use crate::position::is_detaching;
 use apply::Progress;
 
 /// Writes in a row for one object; then others have their turn.
@@ -46,6 +47,15 @@ impl NamespaceTreeController {
             }
         });
     }
+
+    /// Those that are being detached: what is still in them is not always below a root that is there.
+    fn enqueue_detaching(&self, queue: &Queue<Arc<str>>) {
+        self.context.trees.for_each(|tree| {
+            if is_detaching(tree) {
+                queue.add((&*tree.name).into());
+            }
+        });
+    }
 }
 
 impl Controller for NamespaceTreeController {
@@ -62,7 +72,10 @@ impl Controller for NamespaceTreeController {
             }),
             watches.subscribe(&context.shared.namespaces, {
                 let (this, queue) = with();
-                move |_, name| this.enqueue_of_root(name, &queue)
+                move |_, name| {
+                    this.enqueue_of_root(name, &queue);
+                    this.enqueue_detaching(&queue);
+                }
             }),
             watches.subscribe(&context.quotas, {
                 let (this, queue) = with();
@@ -72,6 +85,7 @@ impl Controller for NamespaceTreeController {
                 let (this, queue) = with();
                 move |parent, name| {
                     this.enqueue_of_root(parent, &queue);
+                    this.enqueue_detaching(&queue);
                     let object = this.context.subnamespaces.get(parent, name);
                     if let Some(tree) = object.filter(|object| !object.status.tree.is_empty()) {
                         queue.add(tree.status.tree.as_str().into());

@@ -9,7 +9,8 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 
-use crate::context::{TreeContext, Why};
+use crate::context::{TreeContext, Why, was_below};
+use crate::position::is_detaching;
 
 /// What a plan is made from.
 pub(super) struct Observation {
@@ -26,10 +27,21 @@ pub(super) struct Observation {
     pub(super) size: u32,
     /// Once the root is being deleted or is gone: the paths of the namespaces below it. Otherwise nobody asks.
     pub(super) left: Vec<String>,
+    /// While the tree is being detached after its root: one of those without a Subnamespace.
+    pub(super) stranded: Option<Stranded>,
     /// Why the caches cannot be trusted.
     pub(super) stale: Option<Why>,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) time: ServerTime,
+}
+
+/// A namespace that was right below a root, and whose Subnamespace went with that.
+pub(super) struct Stranded {
+    pub(super) namespace: Arc<NamespaceFacts>,
+    /// Its quota.
+    pub(super) quota: Option<Arc<TreeQuota>>,
+    /// How many Subnamespaces are in it.
+    pub(super) children: usize,
 }
 
 /// Why something could not be read again.
@@ -48,7 +60,13 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
     let namespace = context.shared.namespaces.get("", &root);
     let quota = context.quotas.get(&root, TREE_QUOTA_NAME);
     let children = context.subnamespaces.list(&root).len();
-    Some(observation(context, tree, namespace, quota, children))
+    let names = if is_detaching(&tree) { context.stranded(&tree) } else { Vec::new() };
+    let stranded = names.iter().find_map(|name| {
+        let children = context.subnamespaces.list(name).len();
+        let namespace = context.shared.namespaces.get("", name)?;
+        Some(Stranded { namespace, quota: context.quotas.get(name, TREE_QUOTA_NAME), children })
+    });
+    Some(Observation { stranded, ..observation(context, tree, namespace, quota, children) })
 }
 
 /// The same from fresh reads.
@@ -69,7 +87,27 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     } else {
         known
     };
-    Ok(Some(observation(context, Arc::new(tree), namespace.map(Arc::new), quota.map(Arc::new), children)))
+    let stranded = if is_detaching(&tree) { stranded(context, &tree, &root).await? } else { None };
+    let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
+    Ok(Some(Observation { stranded, ..observation(context, Arc::new(tree), namespace, quota, children) }))
+}
+
+/// The first one that still is: caches may be behind what was just written.
+async fn stranded(context: &TreeContext, tree: &Tree, root: &str) -> Result<Option<Stranded>, ReadError> {
+    let client = &context.shared.clients.reads;
+    for name in context.stranded(tree) {
+        let quota = read::get::<TreeQuotas>(client, &name, TREE_QUOTA_NAME).await?.map(Arc::new);
+        let creator = read::get::<Subnamespaces>(client, root, &name).await?;
+        let namespace = read::get::<Namespaces>(client, "", &name).await?;
+        let is_stranded = |namespace: &NamespaceFacts| {
+            creator.is_none() && was_below(namespace, root) && !namespace.terminating
+        };
+        if let Some(namespace) = namespace.filter(is_stranded) {
+            let children = read::list::<Subnamespaces>(client, &name).await?.len();
+            return Ok(Some(Stranded { namespace: Arc::new(namespace), quota, children }));
+        }
+    }
+    Ok(None)
 }
 
 fn observation(
@@ -92,10 +130,11 @@ fn observation(
     let ours = tree.status.root_uid.as_ref();
     let stays =
         root.as_ref().is_some_and(|root| !root.terminating && ours.is_none_or(|uid| *uid == root.uid));
-    let left = if ours.is_none() || stays { Vec::new() } else { context.paths_below_root(&tree.name) };
+    let left = if ours.is_none() || stays { Vec::new() } else { left(context, &tree) };
     Observation {
         other,
         left,
+        stranded: None,
         size: context.size(&tree.name),
         stale: context.stale().or_else(unreadable),
         settings: context.shared.settings().0,
@@ -105,4 +144,13 @@ fn observation(
         quota,
         children,
     }
+}
+
+/// The paths of the namespaces below a root that ends, whether or not their Subnamespaces are still there.
+fn left(context: &TreeContext, tree: &Tree) -> Vec<String> {
+    let mut paths = context.paths_below_root(&tree.name);
+    let root = tree.spec.as_ref().map_or("", |spec| &*spec.root);
+    paths.extend(context.stranded(tree).iter().map(|name| format!("{root}/{name}")));
+    paths.sort_unstable();
+    paths
 }

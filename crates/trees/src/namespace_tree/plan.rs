@@ -10,7 +10,7 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
 
-use super::observe::Observation;
+use super::observe::{Observation, Stranded};
 use crate::allotment::{amounts, understood};
 use crate::context::Why;
 use crate::metadata::NamespaceChanges;
@@ -54,6 +54,10 @@ pub(super) enum Step {
     DeleteQuota,
     /// Takes it out of the tree: it stays as it is.
     ReleaseQuota,
+    /// The same of a namespace that has lost its root and its Subnamespace,
+    ReleaseStranded,
+    /// and then its labels and annotations.
+    LabelStranded(NamespaceChanges),
     RemoveFinalizer,
 }
 
@@ -174,6 +178,9 @@ impl TreePlan {
         let ours = self.status.root_uid.as_deref();
         let root = observation.root.as_deref().filter(|root| ours == Some(root.uid.as_str()));
         let Some(root) = root else {
+            if let Some(stranded) = &observation.stranded {
+                return Err((Reason::Detaching, self.release(stranded)));
+            }
             if !observation.left.is_empty() {
                 let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_string()))?;
                 let ends = if observation.root.is_some() { ANOTHER_ONE } else { "is gone" };
@@ -211,6 +218,31 @@ impl TreePlan {
             Step::Label(NamespaceChanges { labels: changes, annotations: path })
         };
         Err(ending())
+    }
+
+    /// Takes a namespace out of the tree whose root is gone, and says what is done. What was on its way to it and from it went with the root.
+    fn release(&mut self, stranded: &Stranded) -> String {
+        let Stranded { namespace, quota, children } = stranded;
+        let name = &namespace.name;
+        let quota = quota.as_deref().filter(|quota| quota.tree.is_some());
+        let held =
+            quota.and_then(|quota| quota.quota.as_ref().ok()).map_or(0, |quota| quota.ledger.held.len());
+        if *children > 0 {
+            return format!("the tree is being detached: {children} Subnamespaces in namespace {name} first");
+        }
+        if held > 0 {
+            return format!(
+                "the tree is being detached: QuotaTransfers from namespace {name} end first ({held})"
+            );
+        }
+        self.step = if quota.is_some() {
+            Step::ReleaseStranded
+        } else {
+            let path = BTreeMap::from([(ANNOTATION_PATH.to_owned(), None)]);
+            let labels = label_changes(&namespace.labels, &BTreeMap::new(), 0);
+            Step::LabelStranded(NamespaceChanges { labels, annotations: path })
+        };
+        format!("the tree is being detached: namespace {name} becomes one of no tree")
     }
 
     /// Says in status what there is, and why.
@@ -271,12 +303,8 @@ fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Opti
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    // Where it is gone nothing says any more that what is below is in the tree.
-    let detach = if observation.root.as_ref().is_some_and(|root| root.terminating) {
-        format!(", or keep all of them without a tree (coppice tree detach {})", observation.tree.name)
-    } else {
-        String::new()
-    };
+    let detach =
+        format!(", or keep all of them without a tree (coppice tree detach {})", observation.tree.name);
     let stays = if observation.tree.terminating { "; the tree stays until they are gone" } else { "" };
     let message = format!(
         "namespace {} {ends}, and the number of namespaces below it that are left without a root is {}: {}{more}; they stay with the \

@@ -70,6 +70,7 @@ fn ready() -> Observation {
         children: 0,
         size: 1,
         left: Vec::new(),
+        stranded: None,
         stale: None,
         settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "platform", Vec::new())),
         time: ServerTime::certain(now()),
@@ -199,7 +200,7 @@ fn a_root_that_is_deleted_leaves_those_below_it_without_one_which_is_said_with_t
     assert_eq!(plan(&fewer).events, []);
     let gone = Observation { tree: Arc::clone(&stored), root: None, left: left.clone(), ..ready() };
     waits(&gone, Reason::RootDeleted, "namespace shop is gone, and");
-    assert!(!said(&plan(&gone)).2.contains("detach"));
+    waits(&gone, Reason::RootDeleted, "keep all of them without a tree (coppice tree detach shop)");
     let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(&[]) }));
     let another = Observation { root: another, left, ..ready() };
     waits(&another, Reason::RootDeleted, "namespace shop was deleted, and is another one now, and");
@@ -217,7 +218,8 @@ fn a_tree_that_is_deleted_after_its_root_stays_until_nothing_is_left_below_it() 
     let gone = Observation { root: None, quota: None, left, size: 3, ..deleted() };
     waits(&gone, Reason::RootDeleted, "namespace shop is gone, and the number of namespaces below it");
     waits(&gone, Reason::RootDeleted, "shop/shop-web, shop/shop-web/shop-web-ci; they stay");
-    waits(&gone, Reason::RootDeleted, "(kubectl delete namespace NAME); the tree stays until they are gone");
+    waits(&gone, Reason::RootDeleted, "(kubectl delete namespace NAME), or keep all of them without a tree");
+    waits(&gone, Reason::RootDeleted, "; the tree stays until they are gone");
     assert!(plan(&gone).events.iter().any(|event| event.warning && event.reason == Reason::RootDeleted));
     let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(&[]) }));
     let another = Observation { root: another, ..gone };
@@ -226,6 +228,32 @@ fn a_tree_that_is_deleted_after_its_root_stays_until_nothing_is_left_below_it() 
     for root in [None, another.root.clone()] {
         let seen = Observation { root, quota: None, left: Vec::new(), ..deleted() };
         assert_eq!(plan(&seen).step, Step::RemoveFinalizer);
+    }
+}
+
+#[test]
+fn a_namespace_that_has_lost_its_root_and_its_subnamespace_is_taken_out_of_a_tree_that_is_detached() {
+    let labels = [("coppice.dev/root", "shop"), ("coppice.dev/parent", "shop"), ("team", "web")];
+    let namespace = NamespaceFacts { name: "shop-web".to_owned(), ..root(&labels) };
+    let left = vec!["shop/shop-web".to_owned()];
+    let seen = |quota: Option<Arc<TreeQuota>>, children| {
+        let stranded = Some(Stranded { namespace: Arc::new(namespace.clone()), quota, children });
+        Observation { root: None, quota: None, left: left.clone(), stranded, ..deleted() }
+    };
+    waits(&seen(Some(quota("4")), 2), Reason::Detaching, "2 Subnamespaces in namespace shop-web first");
+    let mut holding = quota("4");
+    let held = json!({"allotment": {"pods": "4"}, "given": {}, "held": {"a/b/c": {"amount": {"pods": "1"}, "since": "2026-01-01T00:00:00Z"}}});
+    let held = serde_json::from_value::<Ledger>(held).unwrap().held;
+    Arc::get_mut(&mut holding).unwrap().quota.as_mut().unwrap().ledger.held = held;
+    waits(&seen(Some(holding), 0), Reason::Detaching, "QuotaTransfers from namespace shop-web end first (1)");
+    assert_eq!(plan(&seen(Some(quota("4")), 0)).step, Step::ReleaseStranded);
+    let mut own = quota("4");
+    Arc::get_mut(&mut own).unwrap().tree = None;
+    for released in [Some(own), None] {
+        let Step::LabelStranded(changes) = plan(&seen(released, 0)).step else { panic!("its labels") };
+        let keys: Vec<&str> = changes.labels.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["coppice.dev/parent", "coppice.dev/root"]);
+        assert!(changes.labels.values().all(Option::is_none));
     }
 }
 

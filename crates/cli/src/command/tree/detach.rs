@@ -44,7 +44,8 @@ pub(super) async fn run(args: &DetachArgs, connection: &ConnectionArgs, io: &mut
     let Some(tree) = read(&client, name).await? else {
         bail!("there is no NamespaceTree {name}: `kubectl get nstree` shows those that there are");
     };
-    if tree.metadata.deletion_timestamp.is_some() {
+    let going = tree.metadata.deletion_timestamp.is_some();
+    if going && tree.data["spec"]["deletionPolicy"] == "Detach" {
         bail!("NamespaceTree {name} is being deleted already{}", why(tree)?);
     }
     let snapshot = with_progress("reading the tree", io, live(&client, Some(name))).await??;
@@ -54,7 +55,7 @@ pub(super) async fn run(args: &DetachArgs, connection: &ConnectionArgs, io: &mut
     }
     table.write(&mut io.screen(), true)?;
     let tree = allow(&client, &tree, dry_run).await?;
-    if !dry_run {
+    if !dry_run && !going {
         delete(&client, &tree).await?;
     }
     let shown = format!("namespacetree.coppice.dev/{name}");

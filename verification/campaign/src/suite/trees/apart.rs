@@ -28,6 +28,7 @@ pub(super) fn all() -> Vec<Scenario> {
         transfer_to_empty(),
         refused_until_free(),
         membership::detached(),
+        membership::detached_without_root(),
         membership::adopted(),
         limits_copied(),
         flooded(),

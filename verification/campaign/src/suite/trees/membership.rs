@@ -1,11 +1,13 @@
 //! Scenarios in which existing namespaces come into a tree, and those of a tree leave it.
 
+use std::time::Duration;
+
 use coppice_sim::scenario::objects::{namespace, pod};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 
 use super::requests::{
-    adopt, bind, bound, change, delete_subnamespace, delete_tree, ended, gone, in_no_tree, keep_namespaces,
-    ready, refused, subnamespace, transfer, tree, unbind,
+    adopt, bind, bound, change, delete_namespace, delete_subnamespace, delete_tree, drop_finalizers, ended,
+    gone, in_no_tree, is_going, keep_namespaces, ready, refused, subnamespace, transfer, tree, unbind,
 };
 use super::scenarios::scenario;
 
@@ -46,6 +48,37 @@ pub(super) fn detached() -> Scenario {
         "role binding team-z/developers",
         "transfer team-a/more: Completed",
     ];
+    scenario
+}
+
+/// What is left has afterwards what it had: 3 and 2 of the 8 of the tree.
+pub(super) fn detached_without_root() -> Scenario {
+    let about = "the root of a tree is gone, and the Subnamespace in it with it; then the tree is detached: what is left stays, with its quotas";
+    let mut scenario = scenario("tree-detached-without-root", about);
+    scenario.replicas = 2;
+    scenario.setup.extend(tree("team", 8));
+    scenario.setup.push(subnamespace("team", "team-a", 5));
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 2)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(5, |_| delete_namespace("team")).once(|s| ready(s, "team-a", "team-a-b")),
+        ScriptStep::at(8, |_| drop_finalizers("team", "team-a")).once(|s| is_going(s, "team", "team-a")),
+        ScriptStep::at(12, |_| keep_namespaces("team"))
+            .once(|s| s.object("", "namespaces", "", "team").is_none()),
+        ScriptStep::at(12, |_| delete_tree("team")),
+        ScriptStep::kill_leader(13),
+        ScriptStep::at(20, |_| namespace("team")).once(|s| {
+            let tree = s.object("coppice.dev", "namespacetrees", "", "team");
+            tree.is_none() && ["team-a", "team-a-b"].iter().all(|name| in_no_tree(s, name))
+        }),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "team-a-b: there",
+        "own quota of team-a: 3 pods",
+        "own quota of team-a-b: 2 pods",
+    ];
+    scenario.lasts = Duration::from_mins(2);
     scenario
 }
 

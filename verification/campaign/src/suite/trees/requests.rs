@@ -89,6 +89,12 @@ pub(super) fn delete_subnamespace(parent: &str, name: &str) -> Request {
     Request::delete(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"))
 }
 
+/// Who has the verb `set-tree` lets a Subnamespace go, whatever it waits for.
+pub(super) fn drop_finalizers(parent: &str, name: &str) -> Request {
+    let patch = json!({ "metadata": { "finalizers": [] } });
+    Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
+}
+
 /// Consent to delete what is below it, too.
 pub(super) fn consent(parent: &str, name: &str, until: &str) -> Request {
     let patch = json!({ "spec": { "cascadeUntil": until } });
@@ -245,6 +251,12 @@ pub(super) fn in_no_tree(server: &Server, namespace: &str) -> bool {
     let own = server.object("", "namespaces", "", namespace);
     let quota = server.object("", "resourcequotas", namespace, TREE_QUOTA_NAME);
     [own, quota].into_iter().all(|object| object.is_some_and(|object| !marked(object)))
+}
+
+/// Whether a `Subnamespace` is being deleted.
+pub(super) fn is_going(server: &Server, parent: &str, name: &str) -> bool {
+    let object = server.object("coppice.dev", "subnamespaces", parent, name);
+    object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
 }
 
 /// Whether a `Subnamespace` is gone.
