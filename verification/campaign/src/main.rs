@@ -52,6 +52,9 @@ enum Command {
         /// Only this scenario
         #[arg(long)]
         scenario: Option<String>,
+        /// Those that seeds do not choose. Where things go wrong, those of `cluster` need not end as they say
+        #[arg(long, conflicts_with = "scenario")]
+        apart: bool,
     },
     /// Every two faults at every two places of a short scenario: of `small`, some 30,000 runs
     Pairs {
@@ -70,6 +73,9 @@ enum Command {
         /// How many seeds
         #[arg(long, default_value_t = 10_000)]
         seeds: u64,
+        /// Each of the scenarios that seeds do not choose. Where things go wrong, those of `cluster` need not end as they say
+        #[arg(long)]
+        apart: bool,
     },
     /// Digests of the seeds that the tests of a suite always run
     Digests {
@@ -131,14 +137,14 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             suites.iter().try_for_each(list)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Exhaustive { scenario: Some(name) } => {
+        Command::Exhaustive { scenario: Some(name), .. } => {
             let (suite, scenario) = scenario_named(&suites, &name, 0)?;
             let campaign = Campaign::of(&suite, [scenario.clone()])?;
             check(&campaign, &campaign.every_fault(&scenario), threads)
         }
-        Command::Exhaustive { scenario: None } => each(&suites, |suite| {
-            let campaign = Campaign::prepare(suite)?;
-            let scenarios = (suite.scenarios)();
+        Command::Exhaustive { scenario: None, apart } => each(&suites, |suite| {
+            let campaign = prepare(suite, apart)?;
+            let scenarios = if apart { (suite.apart)() } else { (suite.scenarios)() };
             let plans: Vec<RunPlan> =
                 scenarios.iter().flat_map(|scenario| campaign.every_fault(scenario)).collect();
             check(&campaign, &plans, threads)
@@ -150,10 +156,17 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
         Command::Pairs { scenario: None, writes } => {
             each(&suites, |suite| pairs(suite, &(suite.small)(), writes, threads))
         }
-        Command::Random { first, seeds } => each(&suites, |suite| {
-            let plans: Vec<RunPlan> =
-                (first..first.saturating_add(seeds)).map(|seed| suite.random(seed)).collect();
-            check(&Campaign::prepare(suite)?, &plans, threads)
+        Command::Random { first, seeds, apart } => each(&suites, |suite| {
+            let of_seed = |seed: u64| {
+                if apart {
+                    let scenarios = (suite.apart)().into_iter();
+                    scenarios.map(|scenario| suite.random_of(scenario, seed)).collect()
+                } else {
+                    vec![suite.random(seed)]
+                }
+            };
+            let plans: Vec<RunPlan> = (first..first.saturating_add(seeds)).flat_map(of_seed).collect();
+            check(&prepare(suite, apart)?, &plans, threads)
         }),
         Command::Digests { seeds } => digests(only(&suites)?, seeds, threads),
         Command::Replay { scenario, seed, faults, clock_error, all } => {
@@ -171,6 +184,11 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             run_one(suite, &suite.random(seed), all)
         }
     }
+}
+
+/// The campaign of the scenarios that seeds choose, or of those that they do not.
+fn prepare(suite: &Suite, apart: bool) -> anyhow::Result<Campaign> {
+    if apart { Campaign::of(suite, (suite.apart)()) } else { Campaign::prepare(suite) }
 }
 
 /// Does something with every suite, also after one has failed.
@@ -203,7 +221,7 @@ fn scenario_named(suites: &[Suite], name: &str, seed: u64) -> anyhow::Result<(Su
 
 fn list(suite: &Suite) -> io::Result<()> {
     print(&format!("{}: {}\n", suite.name, suite.about))?;
-    let generated = suite.generated.map(|generated| (generated.of_seed)(0));
+    let generated = suite.generated.iter().map(|generated| (generated.of_seed)(0));
     for scenario in suite.all_scenarios().into_iter().chain(generated) {
         print(&format!("  {:<18} {}\n", scenario.name, scenario.about))?;
     }

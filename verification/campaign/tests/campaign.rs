@@ -14,8 +14,8 @@ use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::trees::rule::{
-    AS_REQUESTED, ASKED_FOR, CHILDREN, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST, REFUSED,
-    RIGHTS, SETTLED, TREE_BUDGET, USED,
+    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, DENIED, LIMIT, MOVED_ONCE, NOTHING_LOST,
+    REFUSED, RIGHTS, SETTLED, TREE_BUDGET, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
@@ -184,14 +184,15 @@ fn faults_do_no_harm_in_scenarios_of_trees_that_seeds_do_not_choose() {
     no_harm(&campaign, &plans);
 }
 
-/// So many of the scenarios of trees that seeds make.
-const COUNTED: u64 = 100;
-/// What each rule of trees has to judge in them at least, all together: about half of what it judged when this was written. CONSENT is
-/// not among them: seeds make no cascades, which have scenarios of their own.
-const FLOORS: [(Rule, u64); 13] = [
+/// So many of each of the scenarios of trees that seeds make: of any, and of cascades.
+const COUNTED: [u64; 2] = [100, 40];
+/// What each rule of trees has to judge in them at least, all together: about half of what it judged in the first when this was written.
+/// CONSENT has something to judge in the others.
+const FLOORS: [(Rule, u64); 14] = [
     (AS_REQUESTED, 60),
     (ASKED_FOR, 3),
     (CHILDREN, 3),
+    (CONSENT, 1),
     (CREATED_HERE, 3),
     (DENIED, 15),
     (LIMIT, 3000),
@@ -208,9 +209,12 @@ const FLOORS: [(Rule, u64); 13] = [
 #[test]
 fn every_rule_of_trees_has_something_to_judge_in_what_seeds_make() {
     let suite = suite::trees::SUITE;
-    let generated = suite.generated.unwrap();
-    let plans: Vec<RunPlan> =
-        (0..COUNTED).map(|seed| suite.random_of((generated.of_seed)(seed), seed)).collect();
+    let each = suite.generated.iter().zip(COUNTED);
+    let plans: Vec<RunPlan> = each
+        .flat_map(|(generated, seeds)| (0..seeds).map(move |seed| ((generated.of_seed)(seed), seed)))
+        .map(|(scenario, seed)| suite.random_of(scenario, seed))
+        .collect();
+    assert_eq!(plans.len() as u64, COUNTED.iter().sum::<u64>());
     let judged = Mutex::new(BTreeMap::new());
     let check = |campaign: &Campaign, plan: &RunPlan| {
         let (wrong, outcome) = campaign.check(plan)?;

@@ -28,8 +28,8 @@ pub struct GeneratedScenarios {
     pub name: &'static str,
     /// That of a seed.
     pub of_seed: fn(u64) -> Scenario,
-    /// One in so many seeds chooses its own scenario.
-    pub one_in: u64,
+    /// One in so many seeds chooses its own scenario. Without it they are run by their name alone.
+    pub one_in: Option<u64>,
 }
 
 /// What people do, which programs run meanwhile, and how that is judged.
@@ -47,8 +47,8 @@ pub struct Suite {
     pub small: fn() -> Scenario,
     /// Those that are run by their name alone.
     pub apart: fn() -> Vec<Scenario>,
-    /// Those that seeds make.
-    pub generated: Option<GeneratedScenarios>,
+    /// Those that seeds make. No seed chooses from more than one of these.
+    pub generated: &'static [GeneratedScenarios],
     /// Notes what broke the rules of this suite, in addition to those of [`oracle`](crate::oracle).
     pub rules: fn(&RunRecord<'_>, &History, &[DestructiveStep<'_>], &mut Findings),
     /// Which budget a step takes from instead of the one that all others have in common, by its name.
@@ -82,8 +82,8 @@ impl Suite {
 
     /// A plan by chance: a scenario, fault rates, a replica that is cut off, and clocks that may be wrong.
     pub fn random(&self, seed: u64) -> RunPlan {
-        let generated =
-            self.generated.filter(|generated| rng(seed, 3, 2).next_u64().is_multiple_of(generated.one_in));
+        let chosen = |one_in: u64| rng(seed, 3, 2).next_u64().is_multiple_of(one_in);
+        let generated = self.generated.iter().find(|generated| generated.one_in.is_some_and(chosen));
         if let Some(generated) = generated {
             return self.random_of((generated.of_seed)(seed), seed);
         }
@@ -142,7 +142,7 @@ pub fn find(suites: &[Suite], scenario: &str) -> Option<(Suite, Scenario)> {
 /// The same; one that is generated is that of this seed.
 pub fn find_of(suites: &[Suite], scenario: &str, seed: u64) -> Option<(Suite, Scenario)> {
     suites.iter().find_map(|suite| {
-        let generated = suite.generated.filter(|generated| generated.name == scenario);
+        let generated = suite.generated.iter().find(|generated| generated.name == scenario);
         let generated = generated.map(|generated| (generated.of_seed)(seed));
         let all = || suite.all_scenarios().into_iter().find(|one| one.name == scenario);
         Some((*suite, generated.or_else(all)?))
@@ -161,7 +161,7 @@ mod tests {
         let mut names = BTreeSet::new();
         for suite in ALL {
             assert!(names.insert(suite.name), "two suites are called {}", suite.name);
-            let generated = suite.generated.map(|generated| (generated.of_seed)(0));
+            let generated = suite.generated.iter().map(|generated| (generated.of_seed)(0));
             for scenario in suite.all_scenarios().into_iter().chain(generated) {
                 assert!(names.insert(scenario.name), "two scenarios are called {}", scenario.name);
             }

@@ -31,7 +31,7 @@ pub(crate) const SUITE: Suite = Suite {
     scenarios,
     small: created,
     apart: Vec::new,
-    generated: None,
+    generated: &[],
     rules,
     own_budget: |_, _| None,
     end_state,

@@ -24,7 +24,7 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: scenarios::apart,
-    generated: None,
+    generated: &[],
     rules: oracle::check,
     own_budget: |_, _| None,
     end_state: oracle::end::end_state,

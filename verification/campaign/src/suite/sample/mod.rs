@@ -27,7 +27,7 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: Vec::new,
-    generated: None,
+    generated: &[],
     rules: oracle::check,
     own_budget: |_, _| None,
     end_state: oracle::end_state,

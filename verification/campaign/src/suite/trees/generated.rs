@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use coppice_sim::fault;
+use coppice_sim::scenario::objects::config;
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
 use serde_json::{Value, json};
@@ -13,14 +14,20 @@ use super::requests::{
 };
 use super::scenarios::scenario;
 
-/// The name of all of them.
+/// The name of all of them,
 pub(super) const NAME: &str = "tree-generated";
+/// and of those in which more is deleted.
+pub(super) const CASCADES: &str = "tree-generated-cascades";
 /// So many things are done.
 const OPERATIONS: u64 = 24;
 /// Up to so many seconds lie between two of them.
 const PAUSE: u64 = 6;
 /// The longest path of names in a tree.
 const DEPTH: usize = 4;
+/// So many kinds of things are done, of which these are two.
+const CHOICES: u64 = 24;
+const CONSENT: u64 = 21;
+const DELETE: u64 = 23;
 const ROOT: &str = "team";
 /// The choices of choices: see [`fault::rng`].
 const STREAM: u64 = 4;
@@ -29,10 +36,26 @@ const LATER: &str = "2026-01-01T02:00:00Z";
 
 /// What a seed says.
 pub(super) fn generated(seed: u64) -> Scenario {
-    let mut rng = fault::rng(seed, STREAM, 0);
     let about =
         "people create, change, move and delete namespaces of a tree and quota at any time, as a seed says";
-    let mut scenario = scenario(NAME, about);
+    of_seed(seed, scenario(NAME, about), |number| number % CHOICES)
+}
+
+/// The same, and most of what people do is to delete, and to consent that what is below goes, too. No budget stops it.
+pub(super) fn cascades(seed: u64) -> Scenario {
+    let about = "people create namespaces of a tree, and delete them with all below, as a seed says";
+    let mut scenario = of_seed(seed, scenario(CASCADES, about), |number| match number % CHOICES {
+        what @ 0..9 => what,
+        9..16 => CONSENT,
+        _ => DELETE,
+    });
+    scenario.setup.push(config(&json!({ "governor": { "atLeast": 100 } })));
+    scenario
+}
+
+/// `choose`: which kind of thing is done, by a random number.
+fn of_seed(seed: u64, mut scenario: Scenario, choose: fn(u64) -> u64) -> Scenario {
+    let mut rng = fault::rng(seed, STREAM, 0);
     scenario.replicas = if rng.next_u64().is_multiple_of(2) { 2 } else { 1 };
     // Without the webhook what cannot be given is stored, and refused later.
     scenario.webhooks = fault::rng(seed, STREAM, 1).next_u64().is_multiple_of(2);
@@ -41,7 +64,7 @@ pub(super) fn generated(seed: u64) -> Scenario {
     let mut at = 1;
     for _ in 0..OPERATIONS {
         at += rng.next_u64() % PAUSE;
-        scenario.script.push(match rng.next_u64() % 24 {
+        scenario.script.push(match choose(rng.next_u64()) {
             0 => ScriptStep::kill_leader(at),
             1 => ScriptStep::compact_history(at),
             what => {
@@ -89,7 +112,7 @@ fn operation(server: &Server, what: u64, [one, other, pods, cpu]: [u64; 4]) -> R
         18 => pod_with_cpu(name, &pod),
         19 => delete_pod(name, &pod),
         20 => change_total_to(ROOT, &hard(4 + pods % 12, 8 + cpu % 24)),
-        21 => consent(parent, name, LATER),
+        CONSENT => consent(parent, name, LATER),
         // A policy refuses it to users where there are others below.
         22 if node.parent.is_some() && !nodes.iter().any(|other| other.parent() == name) => {
             delete_namespace(name)

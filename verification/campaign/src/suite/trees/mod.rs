@@ -42,7 +42,10 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: apart::all,
-    generated: Some(GeneratedScenarios { name: generated::NAME, of_seed: generated::generated, one_in: 3 }),
+    generated: &[
+        GeneratedScenarios { name: generated::NAME, of_seed: generated::generated, one_in: Some(3) },
+        GeneratedScenarios { name: generated::CASCADES, of_seed: generated::cascades, one_in: None },
+    ],
     rules: oracle::check,
     own_budget: oracle::own_budget,
     end_state: end::end_state,
