@@ -37,6 +37,8 @@ use crate::position::{Position, label_changes};
 
 /// The name of what deletes a namespace with its Subnamespace, in intents and records.
 pub(super) const POLICY: &str = "delete with the Subnamespace";
+/// Why a deletion waits for somebody to do something.
+const NEED_SOMEBODY: [Reason; 2] = [Reason::HasChildren, Reason::NamespaceProtected];
 /// How long a change that was begun and could not be carried out is not tried again, unless something else is asked for.
 const TRY_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// The largest number that JSON has exactly; changes are counted one by one.
@@ -484,7 +486,9 @@ impl SubnamespacePlan {
                 // What is used changes all the time: the numbers are those of when it was refused.
                 message.clone_from(&before.message);
             }
-        } else if phase == SubnamespacePhase::Refused {
+        } else if phase == SubnamespacePhase::Refused
+            || phase == SubnamespacePhase::Deleting && NEED_SOMEBODY.contains(&reason)
+        {
             let message = message.clone();
             self.events.push(PlannedEvent { warning: true, reason, message });
         }

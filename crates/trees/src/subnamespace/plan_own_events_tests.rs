@@ -51,3 +51,17 @@ fn where_there_is_no_namespace_or_it_goes_nothing_is_said_in_it() {
     assert_eq!((refused.events[0].reason, inside(&refused)), (Reason::QuotaRefused, Vec::new()));
     assert!(inside(&plan(&deleted())).is_empty());
 }
+
+#[test]
+fn that_a_deletion_waits_for_somebody_is_said_once_in_the_namespace_as_well() {
+    let waits = |status: &Value| {
+        let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+        let (object, children) = (object("4", &metadata, status), vec![ready().object]);
+        plan(&Observation { object, children, ..ready() })
+    };
+    let begun = waits(&serde_json::to_value(&*ready().object.status).unwrap());
+    let (reason, message) = why(&begun);
+    assert_eq!(inside(&begun), [(true, Reason::HasChildren, &*message)]);
+    assert_eq!((reason, begun.events.len()), (Reason::HasChildren, 1));
+    assert!(waits(&serde_json::to_value(&begun.status).unwrap()).events.is_empty());
+}
