@@ -78,7 +78,10 @@ impl Place {
     /// Of the lowest namespace of a path that ends with a namespace which no Subnamespace created, and that is the root of this tree.
     pub(crate) fn at_root(tree: Option<Arc<Tree>>, root: &NamespaceFacts, mut path: Vec<Box<str>>) -> Self {
         let Some(tree) = tree else { return Self::Out };
-        if tree.status.root_uid.as_deref() != Some(root.uid.as_str()) {
+        let known = tree.status.root_uid.as_deref();
+        // What was in a root that is another one now comes apart as the rest does.
+        let comes_apart = known.is_some() && is_detaching(&tree);
+        if known != Some(root.uid.as_str()) && !comes_apart {
             let why = format!("NamespaceTree {} is not set up yet: its condition Ready says why", tree.name);
             return Self::Unknown(why);
         }

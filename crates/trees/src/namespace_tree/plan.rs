@@ -181,6 +181,9 @@ impl TreePlan {
             if let Some(stranded) = &observation.stranded {
                 return Err((Reason::Detaching, self.release(stranded)));
             }
+            if is_detaching(tree) && observation.children > 0 {
+                return Err((Reason::Detaching, left_inside(observation)));
+            }
             if !observation.left.is_empty() {
                 let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_string()))?;
                 let ends = if observation.root.is_some() { ANOTHER_ONE } else { "is gone" };
@@ -315,6 +318,19 @@ fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Opti
         first.join(", ")
     );
     Some((Reason::RootDeleted, message))
+}
+
+/// What happens with Subnamespaces that are left in a root which ended by force, while the tree is being detached.
+fn left_inside(observation: &Observation) -> String {
+    let (children, tree) = (observation.children, &observation.tree);
+    let name = tree.spec.as_ref().map_or("", |spec| spec.root.as_str());
+    if observation.root.is_some() {
+        return format!("the tree is being detached: {children} Subnamespaces in namespace {name} first");
+    }
+    format!(
+        "the tree is being detached, and the API server lets nobody change the {children} Subnamespaces that are left in namespace {name} \
+         without it: create it again (kubectl create namespace {name})"
+    )
 }
 
 fn setting_up() -> Why {

@@ -258,6 +258,22 @@ fn a_namespace_that_has_lost_its_root_and_its_subnamespace_is_taken_out_of_a_tre
 }
 
 #[test]
+fn subnamespaces_that_are_left_in_a_root_that_ended_by_force_come_apart_once_it_is_there_again() {
+    let detaching = |root: Option<Arc<NamespaceFacts>>| {
+        let seen = deleted();
+        let mut tree = coppice_kinds::Tree::clone(&seen.tree);
+        let mut spec = tree.spec.unwrap();
+        Arc::make_mut(&mut spec).deletion_policy = coppice_api::DeletionPolicy::Detach;
+        tree.spec = Ok(spec);
+        let left = vec!["shop/shop-web".to_owned()];
+        Observation { tree: Arc::new(tree), root, quota: None, left, children: 1, ..seen }
+    };
+    waits(&detaching(None), Reason::Detaching, "create it again (kubectl create namespace shop)");
+    let another = NamespaceFacts { uid: "another".to_owned(), ..root(&[]) };
+    waits(&detaching(Some(Arc::new(another))), Reason::Detaching, "1 Subnamespaces in namespace shop first");
+}
+
+#[test]
 fn what_is_not_known_changes_nothing() {
     let stale = Some((Reason::NotSynced, "namespaces are not listed yet".to_owned()));
     for seen in [ready(), deleted()] {

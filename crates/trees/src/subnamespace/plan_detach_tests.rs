@@ -71,6 +71,13 @@ fn below_a_root_that_is_being_deleted_a_namespace_is_taken_out_with_the_quota_th
     let seen =
         Observation { parent: Some(Arc::new(root)), parent_quota: None, moving, ..detaching(deleted()) };
     assert_eq!(plan(&seen).step, Step::ReleaseQuota);
+    // The same in another one of its name.
+    let another = NamespaceFacts { uid: "another".to_owned(), ..namespace("shop", &[]) };
+    let parent = Some(Arc::new(another));
+    assert_eq!(
+        plan(&Observation { parent, parent_quota: None, ..detaching(ready()) }).step,
+        Step::ReleaseQuota
+    );
     // One that is missing in a root that stays is waited for.
     let missing = Observation { parent_quota: None, ..detaching(ready()) };
     refused(&missing, Reason::QuotaChanging, "the quota of namespace shop is missing");

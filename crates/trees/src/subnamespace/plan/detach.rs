@@ -75,8 +75,9 @@ impl SubnamespacePlan {
         let ours = |quota: &coppice_kinds::TreeQuota| quota.tree.is_some();
         let released = observation.quota.as_deref().is_some_and(|quota| !ours(quota));
         let labelled = namespace.labels.get(LABEL_SUBNAMESPACE).is_some();
-        // Where all namespaces above are being deleted, what was on its way between them goes with their quotas.
-        let nowhere = matches!(observation.moving, Some(MoveTarget::Nowhere(_)));
+        // Where all namespaces above are being deleted, or the root is another one, what was on its way between them went with their quotas.
+        let nowhere =
+            matches!(observation.moving, Some(MoveTarget::Nowhere(_))) || root_is_another(observation);
         if labelled && !released && !(nowhere && observation.parent_quota.is_none()) {
             // What was begun is ended first: on its way it is in nobody's quota.
             let has = allotment(object).unwrap_or_default();
@@ -118,4 +119,11 @@ impl SubnamespacePlan {
             message: said.unwrap_or_default(),
         }
     }
+}
+
+/// Whether the namespace above has the name of the root, and is not the one that the tree was set up with.
+fn root_is_another(observation: &Observation) -> bool {
+    let Ok(position) = &observation.parent_position else { return false };
+    let root = position.tree.status.root_uid.as_deref();
+    position.depth() == 0 && observation.parent.as_ref().is_some_and(|parent| root != Some(&*parent.uid))
 }
