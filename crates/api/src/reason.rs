@@ -392,6 +392,29 @@ reasons! {
         /// The Secret could not be written.
         WriteFailed: [Event, Access], "Do what the message says.";
     }
+    "Managed clusters" {
+        /// Everything that is to be made is decided, and is about to be made.
+        ClusterPlanned: [Access], nothing;
+        /// The cluster is being made.
+        ClusterCreating: [Access], nothing;
+        /// The cluster is being changed.
+        ClusterUpdating: [Access], nothing;
+        /// The cluster is as the spec of its ManagedCluster says.
+        ClusterReady: [Event, Access], nothing;
+        /// The ManagedCluster is being deleted, and its cluster first.
+        ClusterDeleting: [Access], nothing;
+        /// There is a `Cluster` or `Shoot` of that name which was not made for the ManagedCluster. It is left as it is.
+        ClusterNotOurs: [Event, Access], "Delete that object, or write a ManagedCluster of another name.";
+        /// The `Cluster` or `Shoot` that was made is gone, or is being deleted by somebody else. No other one is made in its place, which would
+        /// be empty.
+        ClusterGone: [Event, Access], "Delete the ManagedCluster, and write another one for an empty cluster.";
+        /// The API server does not know the kind that is to be made.
+        ClusterKindMissing: [Event, Access], "Do what the message says: mostly Cluster API is to be installed.";
+        /// The provider could not make, change or delete the cluster.
+        ClusterFailed: [Event, Access], "Do what the message says, which is the provider's.";
+        /// What is under way has lasted for longer than an hour. It is still looked at.
+        ClusterOverdue: [Event, Access], "Look at the conditions of the `Cluster` or `Shoot`.";
+    }
     "The platform's settings" {
         /// The spec, an entry of `webhookHosts` or `protected.names`, or the webhook key cannot be understood.
         InvalidEntries: [Settings, Log], "Correct what the message names.";

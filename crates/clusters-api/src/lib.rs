@@ -1,4 +1,4 @@
-//! The kinds of credentials for other clusters, which the program `coppice-access` works on, and the names that it writes.
+//! The kinds of other clusters and of credentials for them, which the program `coppice-access` works on, and the names that it writes.
 //!
 //! Pure: no client, no clock. The CRDs in `deploy/access.yaml` are generated from here by `cargo xtask generate`.
 
@@ -6,6 +6,8 @@ pub mod cluster_access;
 pub mod cluster_provider;
 mod issuer;
 pub mod largest_rights;
+pub mod managed_cluster;
+pub mod managed_provider;
 pub mod names;
 mod schema;
 
@@ -19,6 +21,14 @@ pub use cluster_provider::{
 };
 pub use issuer::Issuer;
 pub use largest_rights::LargestRights;
+pub use managed_cluster::{
+    ClusterError, ClusterState, DeletionPolicy, FailureClass, FailureTolerance, MachineImage, MadeCluster,
+    ManagedCluster, ManagedClusterSpec, ManagedClusterStatus, Networks, Oidc, Taint, TaintEffect, Volume,
+    WorkerPool, ZoneAddresses,
+};
+pub use managed_provider::{
+    CapiTopology, ClassVariables, ClusterMaker, Infrastructure, OpenStack, Purpose, ShootTemplate,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -20,6 +20,12 @@ pub const ANNOTATION_CREDENTIAL: &str = "coppice.dev/credential";
 pub const ANNOTATION_NOT_BEFORE: &str = "coppice.dev/not-before";
 /// On the Secret with the kubeconfig: until when that credential is valid.
 pub const ANNOTATION_NOT_AFTER: &str = "coppice.dev/not-after";
+/// On what is made for a `ManagedCluster`: the uid of that.
+pub const LABEL_MANAGED_CLUSTER: &str = "coppice.dev/managed-cluster";
+/// On the same: the fields that were last written there, as JSON. Those that are not written any more are removed by it.
+pub const ANNOTATION_APPLIED: &str = "coppice.dev/applied";
+/// On the same: the digest of these fields.
+pub const ANNOTATION_HASH: &str = "coppice.dev/desired-hash";
 /// The type of the Secrets that Cluster API keeps for a cluster.
 pub const CAPI_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 /// On these Secrets: the name of the `Cluster`.

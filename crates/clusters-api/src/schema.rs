@@ -9,6 +9,7 @@ use crate::cluster_access::{
     LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL, SupersededCertificate,
 };
 use crate::cluster_provider::MAX_USED_BY;
+use crate::managed_cluster::{MAX_ZONES, ZoneAddresses};
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -189,5 +190,116 @@ pub(crate) fn certificates(generator: &mut SchemaGenerator) -> Schema {
         "type": "array", "maxItems": MAX_CERTIFICATES,
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["credential"],
         "items": generator.subschema_for::<SupersededCertificate>()
+    })
+}
+
+/// A text with one rule.
+fn text(longest: u32, rule: &str, message: &str) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": longest,
+        "x-kubernetes-validations": [{"rule": rule, "message": message}]
+    })
+}
+
+/// A version of Kubernetes.
+pub(crate) fn kubernetes_version(_: &mut SchemaGenerator) -> Schema {
+    let message = "write a version of Kubernetes with its three numbers and without a v, such as 1.33.4";
+    text(20, "self.matches('^[0-9]+[.][0-9]+[.][0-9]+$')", message)
+}
+
+/// A word of a provider: a region, a machine type, an image.
+pub(crate) fn provider_word(_: &mut SchemaGenerator) -> Schema {
+    let message = "write the name that the provider has for it: letters, digits, '-', '_', '.' and '/'";
+    text(128, "self.matches('^[A-Za-z0-9][-._/A-Za-z0-9]*$')", message)
+}
+
+/// The name of a variable of a ClusterClass.
+pub(crate) fn variable(_: &mut SchemaGenerator) -> Schema {
+    let message = "write a name: letters, digits, '-', '_' and '.', beginning with a letter or digit";
+    text(128, "self.matches('^[A-Za-z0-9][-._A-Za-z0-9]*$')", message)
+}
+
+/// An IPv4 prefix.
+pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
+    let message = "write an IPv4 prefix, such as 10.250.0.0/16";
+    text(18, "self.matches('^[0-9]{1,3}([.][0-9]{1,3}){3}/[0-9]{1,2}$')", message)
+}
+
+/// The name of a pool of workers.
+pub(crate) fn pool_name(_: &mut SchemaGenerator) -> Schema {
+    let message = "write a name of at most 15 lower-case letters, digits and '-', beginning with a letter and ending with a letter or digit";
+    text(15, "self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')", message)
+}
+
+/// The size of a volume.
+pub(crate) fn volume_size(_: &mut SchemaGenerator) -> Schema {
+    text(10, "self.matches('^[1-9][0-9]*(Gi|Ti)$')", "write a size in Gi or Ti, such as 50Gi")
+}
+
+/// A URL by https.
+pub(crate) fn https_url(_: &mut SchemaGenerator) -> Schema {
+    text(
+        512,
+        "self.matches('^https://[^/?# ]+(/[^?# ]*)?$')",
+        "write a URL that begins with https://, without a query",
+    )
+}
+
+/// Zones of a pool of workers.
+pub(crate) fn zones(generator: &mut SchemaGenerator) -> Schema {
+    let mut zone = provider_word(generator);
+    zone.insert("maxLength".to_owned(), json!(63));
+    json_schema!({
+        "type": "array", "maxItems": MAX_ZONES, "x-kubernetes-list-type": "set", "items": zone
+    })
+}
+
+/// Users that administer a cluster.
+pub(crate) fn administrators(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "minLength": 1, "maxLength": 256}
+    })
+}
+
+/// Labels or annotations of nodes. Their keys are checked by the provider: a rule with a regular expression for each would cost too much
+/// in so many pools.
+fn pool_map(longest: u32) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 32,
+        "additionalProperties": {"type": "string", "maxLength": longest},
+        "x-kubernetes-validations": [{
+            "rule": "self.all(key, size(key) <= 317)",
+            "message": "write keys of at most 317 characters"
+        }]
+    })
+}
+
+/// Labels of nodes.
+pub(crate) fn pool_labels(_: &mut SchemaGenerator) -> Schema {
+    pool_map(63)
+}
+
+/// Annotations of nodes.
+pub(crate) fn pool_annotations(_: &mut SchemaGenerator) -> Schema {
+    pool_map(1024)
+}
+
+/// How long a deletion may fail until it is forced.
+pub(crate) fn force_after(generator: &mut SchemaGenerator) -> Schema {
+    let (shortest, longest) = (Duration::from_secs(3600), Duration::from_secs(30 * 86_400));
+    let rule = schema::between("self", shortest.as_secs(), longest.as_secs());
+    with_rule(
+        schema::duration(generator),
+        json!({"rule": rule, "message": format!("write {shortest} to {longest}: so long a deletion has to have lasted before it is forced")}),
+    )
+}
+
+/// Addresses in status: of as many zones as [`MAX_ZONES`].
+pub(crate) fn zone_addresses(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": MAX_ZONES,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["zone"],
+        "items": generator.subschema_for::<ZoneAddresses>()
     })
 }

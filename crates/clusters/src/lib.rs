@@ -1,13 +1,15 @@
-//! Decisions about credentials for other clusters: what is done next for a `ClusterAccess`, as which objects its rights are written
-//! into the target, which certificates and which kubeconfigs are used, and by what a credential is tried out.
+//! Decisions about other clusters and credentials for them: what is done next for a `ClusterAccess`, as which objects its rights are written
+//! into the target, which certificates and which kubeconfigs are used, and by what a credential is tried out; and for a `ManagedCluster`
+//! ([`managed`]).
 //!
-//! Pure: no client, no clock. The controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
+//! Pure: no client, no clock. A controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
 
 mod budget;
 pub mod certificate;
 pub mod kubeconfig;
 pub mod kyma;
 pub mod largest;
+pub mod managed;
 mod narrowing;
 pub mod observed;
 pub mod plan;

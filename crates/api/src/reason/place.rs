@@ -53,7 +53,7 @@ pub enum ReasonPlace {
     Quota,
     /// That a namespace of a tree will be deleted with one above it.
     Deletion,
-    /// Whether the credential of a cluster access is valid, and what fails.
+    /// Whether the credential of a cluster access is valid, how a managed cluster is, and what fails.
     Access,
     /// The operator's log.
     Log,
@@ -143,7 +143,7 @@ impl ReasonPlace {
             Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
             Self::Event => {
                 "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the NamespaceTree, the Subnamespace, the \
-                 QuotaTransfer, the ClusterAccess, the Namespace or CoppiceConfig; also in the operator's log"
+                 QuotaTransfer, the ClusterAccess, the ManagedCluster, the Namespace or CoppiceConfig; also in the operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
@@ -164,7 +164,8 @@ impl ReasonPlace {
             Self::Deletion => "the reason of the condition `DeletionPending` of a Subnamespace",
             Self::Access => {
                 "the reason of the conditions `Ready`, `Reachable`, `Verified` and `Written` of a ClusterAccess, and its \
-                 `status.lastError.reason`; the reason of the condition `Ready` of a ClusterProvider"
+                 `status.lastError.reason`; the reason of the condition `Ready` of a ClusterProvider; the reasons of the conditions of a \
+                 ManagedCluster, and its `status.lastError.reason`"
             }
             Self::Log => "the operator's log, at `warn` or `error`",
         }

@@ -1,0 +1,94 @@
+//! What each extender makes: files with a spec, what is live, and what is expected of each.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Case {
+    spec: ManagedClusterSpec,
+    #[serde(default)]
+    live: Value,
+    #[serde(default)]
+    addresses: Vec<ZoneAddresses>,
+    /// By the name of the extender; what is not named makes nothing.
+    desired: BTreeMap<String, Value>,
+}
+
+fn check(text: &str) {
+    let case: Case = serde_yaml::from_str(text).unwrap();
+    let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: case.addresses };
+    let extenders = Shape::of(&case.spec).extenders();
+    for (name, extend) in extenders {
+        let expected = case.desired.get(*name).cloned().unwrap_or_else(|| json!({}));
+        let made = extend(&case.spec, &case.live, &settings).unwrap();
+        assert_eq!(made, expected, "{name}: {made:#}");
+    }
+    let is_known = |name: &String| extenders.iter().any(|(known, _)| known == name);
+    assert!(case.desired.keys().all(is_known), "{:?}", case.desired.keys());
+}
+
+#[test]
+fn a_topology_is_made() {
+    check(include_str!("golden/topology.yaml"));
+}
+
+#[test]
+fn a_small_topology_has_only_what_was_asked_for() {
+    check(include_str!("golden/topology-small.yaml"));
+}
+
+#[test]
+fn a_shoot_on_aws_is_made() {
+    check(include_str!("golden/shoot-aws.yaml"));
+}
+
+#[test]
+fn a_shoot_on_aws_that_is_there_keeps_what_gardener_and_others_gave_it() {
+    check(include_str!("golden/shoot-aws-live.yaml"));
+}
+
+#[test]
+fn a_shoot_on_azure_is_made() {
+    check(include_str!("golden/shoot-azure.yaml"));
+}
+
+#[test]
+fn a_shoot_on_google_cloud_is_made() {
+    check(include_str!("golden/shoot-gcp.yaml"));
+}
+
+#[test]
+fn a_shoot_on_openstack_is_made() {
+    check(include_str!("golden/shoot-openstack.yaml"));
+}
+
+#[test]
+fn what_no_variable_takes_is_refused_with_what_to_write() {
+    let spec: ManagedClusterSpec = serde_yaml::from_str(
+        "{provider: {clusterAPI: {class: small}}, version: 1.33.4, workers: [{name: a, machine: m, min: 1, max: 1}]}",
+    )
+    .unwrap();
+    let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: Vec::new() };
+    let failure = desired(&spec, &Value::Null, &settings).unwrap_err();
+    let says = "spec.workers[a].machine: write into spec.provider.clusterAPI.variables.machine";
+    assert!(failure.message.starts_with(says), "{failure:?}");
+    assert_eq!(failure.class, FailureClass::Permanent);
+}
+
+#[test]
+fn the_issuer_of_a_shoot_is_in_a_configuration_of_its_own() {
+    let oidc =
+        serde_yaml::from_str("{issuerURL: 'https://id.example.org', clientID: c, groupsClaim: groups}")
+            .unwrap();
+    let expected = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {"url": "https://id.example.org", "audiences": ["c"]},
+            "claimMappings": {"username": {"claim": "sub", "prefix": "oidc:"}, "groups": {"claim": "groups", "prefix": "oidc:"}},
+        }],
+    });
+    assert_eq!(shoot::authentication(&oidc), expected);
+}

@@ -1,0 +1,177 @@
+//! What an object says about what became of it.
+
+use coppice_api::Reason;
+use serde_json::Value;
+
+use super::{Failure, Shape, at};
+
+/// What became of the state that was written last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is still being brought about: how far it is.
+    InProgress(String),
+    /// It is so.
+    Succeeded,
+    /// It is not, and why.
+    Failed(Failure),
+}
+
+/// Errors of Gardener that somebody has to do something about.
+const FOR_USERS: [&str; 6] = [
+    "ERR_CONFIGURATION_PROBLEM",
+    "ERR_INFRA_DEPENDENCIES",
+    "ERR_INFRA_QUOTA_EXCEEDED",
+    "ERR_INFRA_UNAUTHENTICATED",
+    "ERR_INFRA_UNAUTHORIZED",
+    "ERR_PROBLEMATIC_WEBHOOK",
+];
+/// Those with which Gardener lets a deletion be forced.
+const FORCIBLE: [&str; 5] = [
+    "ERR_CLEANUP_CLUSTER_RESOURCES",
+    "ERR_CONFIGURATION_PROBLEM",
+    "ERR_INFRA_DEPENDENCIES",
+    "ERR_INFRA_UNAUTHENTICATED",
+    "ERR_INFRA_UNAUTHORIZED",
+];
+
+/// What became of an object, of the generation that it has: what its status says of an earlier one is not about what was written last.
+pub fn outcome(shape: Shape, live: &Value) -> Outcome {
+    let generation = at(live, "/metadata/generation").as_i64();
+    let observed = at(live, "/status/observedGeneration").as_i64();
+    if generation.is_none() || observed < generation {
+        let kind = shape.kind();
+        return Outcome::InProgress(format!("the controller of the {kind} has not observed the last change"));
+    }
+    match shape {
+        Shape::Topology => of_topology(live, generation),
+        Shape::Shoot => of_shoot(live),
+    }
+}
+
+fn of_topology(live: &Value, generation: Option<i64>) -> Outcome {
+    for type_ in ["TopologyReconciled", "Available"] {
+        let conditions = at(live, "/status/conditions").as_array();
+        let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == type_));
+        let Some(found) = found.filter(|found| found["observedGeneration"].as_i64() >= generation) else {
+            return Outcome::InProgress(format!("the condition {type_} is not about the last change"));
+        };
+        if found["status"] == "True" {
+            continue;
+        }
+        let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        let message = format!("{type_} is {}: {} {}", text("status"), text("reason"), text("message"));
+        if found["reason"] == "ReconcileFailed" {
+            return Outcome::Failed(Failure::transient(Reason::ClusterFailed, message));
+        }
+        return Outcome::InProgress(message);
+    }
+    Outcome::Succeeded
+}
+
+fn of_shoot(live: &Value) -> Outcome {
+    let operation = at(live, "/status/lastOperation");
+    let text = |field: &str| operation[field].as_str().unwrap_or_default();
+    let message = format!("{} is {}: {}", text("type"), text("state"), text("description"));
+    let for_users = FOR_USERS.iter().any(|code| has_code(live, code));
+    match text("state") {
+        "Succeeded" if text("type") != "Delete" => Outcome::Succeeded,
+        "Failed" | "Error" if for_users => Outcome::Failed(Failure::waiting(Reason::ClusterFailed, message)),
+        // Gardener goes on by itself after an error, and not after a failure.
+        "Failed" => Outcome::Failed(Failure::transient(Reason::ClusterFailed, message)),
+        "" => Outcome::InProgress("Gardener has not begun".to_owned()),
+        _ => Outcome::InProgress(message),
+    }
+}
+
+fn has_code(live: &Value, code: &str) -> bool {
+    let errors = at(live, "/status/lastErrors").as_array().into_iter().flatten();
+    errors.filter_map(|error| error["codes"].as_array()).flatten().any(|found| found == code)
+}
+
+/// Whether an object is being deleted.
+pub fn is_deleting(live: &Value) -> bool {
+    !at(live, "/metadata/deletionTimestamp").is_null()
+}
+
+/// Whether Gardener lets its deletion be forced: it is being deleted, and has failed in one of five ways.
+pub fn may_be_forced(live: &Value) -> bool {
+    is_deleting(live) && FORCIBLE.iter().any(|code| has_code(live, code))
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_clusters_api::FailureClass;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(observed: i64, topology: (&str, i64), available: &str) -> Value {
+        let condition = |type_: &str, status: &str, generation: i64, reason: &str| json!({"type": type_, "status": status, "observedGeneration": generation, "reason": reason, "message": "m"});
+        let status = if topology.0 == "True" { "True" } else { "False" };
+        json!({"metadata": {"generation": 3}, "status": {"observedGeneration": observed, "conditions": [
+            condition("TopologyReconciled", status, topology.1, topology.0),
+            condition("Available", available, 3, "R"),
+        ]}})
+    }
+
+    fn is_in_progress(outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::InProgress(_))
+    }
+
+    #[test]
+    fn an_earlier_success_of_a_topology_does_not_count() {
+        let of = |live: &Value| outcome(Shape::Topology, live);
+        assert_eq!(of(&cluster(3, ("True", 3), "True")), Outcome::Succeeded);
+        for live in [
+            cluster(2, ("True", 3), "True"),
+            cluster(3, ("True", 2), "True"),
+            cluster(3, ("True", 3), "False"),
+            cluster(3, ("MachineDeploymentsUpgrading", 3), "True"),
+            json!({"metadata": {"generation": 1}}),
+            json!({}),
+        ] {
+            assert!(is_in_progress(&of(&live)), "{live}");
+        }
+        let failed = of(&cluster(3, ("ReconcileFailed", 3), "True"));
+        assert!(matches!(failed, Outcome::Failed(ref f) if f.class == FailureClass::Transient), "{failed:?}");
+    }
+
+    fn shoot(observed: i64, state: &str, codes: &[&str]) -> Value {
+        json!({"metadata": {"generation": 2}, "status": {
+            "observedGeneration": observed,
+            "lastOperation": {"type": "Reconcile", "state": state, "description": "d"},
+            "lastErrors": [{"description": "e", "codes": codes}],
+        }})
+    }
+
+    #[test]
+    fn errors_of_gardener_have_their_class_and_an_earlier_success_does_not_count() {
+        let of = |live: &Value| outcome(Shape::Shoot, live);
+        assert_eq!(of(&shoot(2, "Succeeded", &[])), Outcome::Succeeded);
+        for live in [
+            shoot(1, "Succeeded", &[]),
+            shoot(2, "Processing", &[]),
+            shoot(2, "Error", &["ERR_INFRA_RATE_LIMITS_EXCEEDED"]),
+            json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1}}),
+        ] {
+            assert!(is_in_progress(&of(&live)), "{live}");
+        }
+        for (codes, class) in [
+            (&["ERR_INFRA_QUOTA_EXCEEDED"], FailureClass::WaitingForInput),
+            (&["ERR_RETRYABLE_INFRA_DEPENDENCIES"], FailureClass::Transient),
+        ] {
+            let failed = of(&shoot(2, "Failed", codes));
+            assert!(matches!(failed, Outcome::Failed(ref f) if f.class == class), "{failed:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_forced_where_gardener_permits_it_alone() {
+        let mut live = shoot(2, "Failed", &["ERR_CLEANUP_CLUSTER_RESOURCES"]);
+        assert!(!may_be_forced(&live), "it is not being deleted");
+        live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert!(may_be_forced(&live));
+        live["status"]["lastErrors"] = json!([{"codes": ["ERR_INFRA_QUOTA_EXCEEDED"]}]);
+        assert!(!may_be_forced(&live));
+    }
+}

@@ -1,0 +1,355 @@
+//! The one next step for a `ManagedCluster`, from whatever state there is.
+//!
+//! What is to be written is decided by the digest of the desired state, which is on the object beside the fields that were written: a
+//! spec that was restored, or an object that was, is compared by what it says, not by a number. That it is so counts when the object's
+//! status is about the generation that was written.
+
+use coppice_api::Reason;
+use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH};
+use coppice_clusters_api::{ClusterState, ManagedClusterSpec, ManagedClusterStatus, ZoneAddresses};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::live::{is_deleting, may_be_forced, outcome};
+use super::status::{failed, forced, made, next_attempt, ready, under_way, written};
+use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
+
+/// While something is under way, it is looked at again after so long.
+const LOOK_SOON: SignedDuration = SignedDuration::from_secs(15);
+/// While nothing is.
+const LOOK_LATER: SignedDuration = SignedDuration::from_mins(5);
+/// So long it is waited for what is under way, until that counts as failed.
+pub const DEADLINE: SignedDuration = SignedDuration::from_hours(1);
+/// Without it Gardener deletes nothing.
+const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
+/// With it Gardener forgets what it could not delete.
+const FORCE: &str = "confirmation.gardener.cloud/force-deletion";
+
+/// A `ManagedCluster` as it was read, and what is known of the object that is made for it.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether our finalizer keeps it.
+    pub has_finalizer: bool,
+    /// Its spec.
+    pub spec: ManagedClusterSpec,
+    /// Its status.
+    pub status: ManagedClusterStatus,
+    /// The object that is made for it.
+    pub live: LiveFact,
+}
+
+/// What is known of the object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum LiveFact {
+    /// In this reconcile nobody has looked yet.
+    #[default]
+    Unread,
+    /// There is no such kind where it is to be made: what to do about that.
+    Unserved(String),
+    /// There is none.
+    Absent,
+    /// There is one of that name that was not made for this `ManagedCluster`.
+    Foreign,
+    /// There is ours.
+    Made(Value),
+}
+
+/// What is done next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ManagedStep {
+    /// Nothing until then; without a date, until something changes.
+    Wait(Option<Timestamp>),
+    /// Put our finalizer on it: nothing is made that nobody would delete.
+    AddFinalizer,
+    /// Save this status.
+    SaveStatus(Box<ManagedClusterStatus>),
+    /// Read the object.
+    Look,
+    /// Create the object.
+    Create(Value),
+    /// Change the object, as a JSON merge patch, if it is as it was read.
+    Patch(Value),
+    /// Delete the object, if it is as it was read.
+    Delete,
+    /// Take our finalizer off.
+    RemoveFinalizer,
+}
+
+/// The next step.
+pub fn plan(observed: &Managed, now: Timestamp) -> ManagedStep {
+    if observed.deleting {
+        return deletion(observed, now);
+    }
+    if !observed.has_finalizer {
+        return ManagedStep::AddFinalizer;
+    }
+    match next_attempt(observed) {
+        Some(at) if at <= now => {}
+        at => return ManagedStep::Wait(at),
+    }
+    let next = match &observed.live {
+        LiveFact::Unread => return ManagedStep::Look,
+        LiveFact::Unserved(message) => Err(Failure::waiting(Reason::ClusterKindMissing, message.clone())),
+        LiveFact::Foreign => Err(not_ours(observed)),
+        LiveFact::Absent => absent(observed, now),
+        LiveFact::Made(live) => present(observed, live, now),
+    };
+    next.unwrap_or_else(|failure| save(failed(observed, &failure, now)))
+}
+
+/// What `coppice cluster plan` shows as well: what is live, and what it is to be.
+pub fn merged(live: &Value, desired: &Value) -> Value {
+    patch::merge(live, desired, &last_applied(live))
+}
+
+/// The fields that were written last, as the object has them.
+pub fn last_applied(live: &Value) -> Value {
+    let text = at(live, "/metadata/annotations")[ANNOTATION_APPLIED].as_str();
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// The fields that a spec decides, with the addresses that its zones have.
+pub fn desired_of(observed: &Managed, live: &Value) -> Result<Value, Failure> {
+    let settings = Settings {
+        name: observed.name.clone(),
+        uid: observed.uid.clone(),
+        addresses: addresses_of(observed, live)?,
+    };
+    desired(&observed.spec, live, &settings)
+}
+
+/// The addresses that its zones have, and those of its new zones.
+fn addresses_of(observed: &Managed, live: &Value) -> Result<Vec<ZoneAddresses>, Failure> {
+    let has = &observed.status.addresses;
+    let Some(gardener) = &observed.spec.provider.gardener else { return Ok(has.clone()) };
+    let nodes = observed.spec.networks.as_ref().and_then(|networks| networks.nodes.as_deref());
+    let zones = addresses::zones(&observed.spec, live);
+    addresses::extended(gardener.infrastructure, nodes.unwrap_or_default(), has, &zones)
+}
+
+/// Nothing is there yet.
+fn absent(observed: &Managed, now: Timestamp) -> Result<ManagedStep, Failure> {
+    let (shape, status) = (Shape::of(&observed.spec), &observed.status);
+    if let Some(before) = &status.cluster {
+        return Err(gone(&before.kind, "is gone"));
+    }
+    if let Some(step) = keep_addresses(observed, &Value::Null, now)? {
+        return Ok(step);
+    }
+    let desired = desired_of(observed, &Value::Null)?;
+    let hash = patch::hash(&desired);
+    if !is_written(observed, &hash) {
+        return Ok(save(written(observed, &hash, now)));
+    }
+    let named = json!({
+        "apiVersion": shape.api_version(), "kind": shape.kind(),
+        "metadata": {"name": observed.name, "namespace": observed.namespace, "annotations": annotations(&desired, &hash)},
+    });
+    Ok(ManagedStep::Create(patch::merge(&named, &desired, &Value::Null)))
+}
+
+/// Addresses are durable before they are used.
+fn keep_addresses(observed: &Managed, live: &Value, now: Timestamp) -> Result<Option<ManagedStep>, Failure> {
+    let addresses = addresses_of(observed, live)?;
+    if addresses == observed.status.addresses {
+        return Ok(None);
+    }
+    let (state, message) = match observed.status.created {
+        None => (ClusterState::Planning, "Its zones were given addresses."),
+        Some(_) => (ClusterState::Updating, "Its new zones were given addresses."),
+    };
+    let mut status = under_way(observed, state, message, now);
+    status.addresses = addresses;
+    Ok(Some(save(status)))
+}
+
+/// Whether status says that this desired state is written, or will be.
+fn is_written(observed: &Managed, hash: &str) -> bool {
+    let status = &observed.status;
+    // After a failure the same is tried again.
+    let is_under_way =
+        matches!(status.state, Some(ClusterState::Creating | ClusterState::Updating | ClusterState::Failed));
+    is_under_way
+        && status.hash.as_deref() == Some(hash)
+        && status.observed_generation == Some(observed.generation)
+}
+
+/// It is there.
+fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedStep, Failure> {
+    let (shape, status) = (Shape::of(&observed.spec), &observed.status);
+    let uid = at(live, "/metadata/uid").as_str().unwrap_or_default();
+    match &status.cluster {
+        None => return Ok(save(made(observed, shape, uid))),
+        Some(before) if before.uid != uid => {
+            return Err(gone(&before.kind, "is gone, and there is another one of its name"));
+        }
+        Some(before) if is_deleting(live) => {
+            return Err(gone(&before.kind, "is being deleted by somebody else"));
+        }
+        Some(_) => {}
+    }
+    if let Some(step) = keep_addresses(observed, live, now)? {
+        return Ok(step);
+    }
+    let desired = desired_of(observed, live)?;
+    let hash = patch::hash(&desired);
+    if at(live, "/metadata/annotations")[ANNOTATION_HASH] != *hash {
+        if !is_written(observed, &hash) {
+            return Ok(save(written(observed, &hash, now)));
+        }
+        let mut next = merged(live, &desired);
+        for (name, value) in annotations(&desired, &hash).as_object().into_iter().flatten() {
+            next["metadata"]["annotations"][name] = value.clone();
+        }
+        return Ok(ManagedStep::Patch(patch::merge_patch(live, &next)));
+    }
+    let status = match outcome(shape, live) {
+        Outcome::Failed(failure) => return Err(failure),
+        Outcome::Succeeded => {
+            let status = ready(observed, patch::drift(live, &desired).len(), now);
+            return Ok(save_or_look(
+                observed,
+                ManagedClusterStatus { hash: Some(hash), ..status },
+                LOOK_LATER,
+                now,
+            ));
+        }
+        Outcome::InProgress(message) => {
+            let (state, what) = match status.created {
+                None => (ClusterState::Creating, "made"),
+                Some(_) => (ClusterState::Updating, "changed"),
+            };
+            overdue(observed, &message, now)?;
+            let status = under_way(
+                observed,
+                state,
+                &format!("The cluster is being {what}: {}.", short(&message)),
+                now,
+            );
+            ManagedClusterStatus { hash: Some(hash), ..status }
+        }
+    };
+    Ok(save_or_look(observed, status, LOOK_SOON, now))
+}
+
+/// Ends what is being deleted.
+fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
+    if !observed.has_finalizer {
+        return ManagedStep::Wait(None);
+    }
+    match next_attempt(observed) {
+        Some(at) if at <= now => {}
+        at => return ManagedStep::Wait(at),
+    }
+    let live = match &observed.live {
+        LiveFact::Unread => return ManagedStep::Look,
+        LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
+        LiveFact::Made(live) => live,
+    };
+    let uid = at(live, "/metadata/uid").as_str();
+    if observed.status.cluster.as_ref().is_some_and(|made| Some(made.uid.as_str()) != uid) {
+        return ManagedStep::RemoveFinalizer;
+    }
+    if observed.status.state != Some(ClusterState::Deleting) {
+        return save(under_way(observed, ClusterState::Deleting, "The cluster is being deleted.", now));
+    }
+    let annotated = |name: &str| at(live, "/metadata/annotations")[name] == "true";
+    let annotate = |name: &str| ManagedStep::Patch(json!({"metadata": {"annotations": {name: "true"}}}));
+    let is_shoot = Shape::of(&observed.spec) == Shape::Shoot;
+    if !is_deleting(live) {
+        return if is_shoot && !annotated(CONFIRM) { annotate(CONFIRM) } else { ManagedStep::Delete };
+    }
+    if is_shoot && may_be_forced(live) && is_to_be_forced(observed, now) && !annotated(FORCE) {
+        return if observed.status.forced.is_none() { save(forced(observed, now)) } else { annotate(FORCE) };
+    }
+    let description = at(live, "/status/lastOperation")["description"].as_str();
+    let message = description.unwrap_or("its provider has not finished");
+    if let Err(failure) = overdue(observed, message, now) {
+        return save(failed(observed, &failure, now));
+    }
+    let message = format!("The cluster is being deleted: {}.", short(message));
+    save_or_look(observed, under_way(observed, ClusterState::Deleting, &message, now), LOOK_SOON, now)
+}
+
+/// Whether a deletion has lasted for as long as the spec says.
+fn is_to_be_forced(observed: &Managed, now: Timestamp) -> bool {
+    let after = observed.spec.deletion.and_then(|deletion| deletion.force_after);
+    let since = observed.status.waiting_since;
+    after.zip(since).is_some_and(|(after, since)| {
+        now.duration_since(since) >= SignedDuration::from_secs(after.as_secs_i64())
+    })
+}
+
+/// What is waited for too long has failed; it is still looked at.
+fn overdue(observed: &Managed, message: &str, now: Timestamp) -> Result<(), Failure> {
+    let Some(since) = observed.status.waiting_since else { return Ok(()) };
+    if now.duration_since(since) < DEADLINE {
+        return Ok(());
+    }
+    Err(Failure::transient(
+        Reason::ClusterOverdue,
+        format!(
+            "since {since} it is waited for what is under way, which is longer than an hour: {}",
+            short(message)
+        ),
+    ))
+}
+
+/// A status, unless it says the same already: then the object is looked at again after so long.
+fn save_or_look(
+    observed: &Managed,
+    status: ManagedClusterStatus,
+    after: SignedDuration,
+    now: Timestamp,
+) -> ManagedStep {
+    if status == observed.status {
+        return ManagedStep::Wait(Some(now.saturating_add(after).unwrap_or(Timestamp::MAX)));
+    }
+    save(status)
+}
+
+fn save(status: ManagedClusterStatus) -> ManagedStep {
+    ManagedStep::SaveStatus(Box::new(status))
+}
+
+/// What others say, as far as a condition shows it.
+fn short(message: &str) -> String {
+    message.chars().take(512).collect()
+}
+
+fn annotations(desired: &Value, hash: &str) -> Value {
+    json!({ANNOTATION_APPLIED: desired.to_string(), ANNOTATION_HASH: hash})
+}
+
+fn not_ours(observed: &Managed) -> Failure {
+    let (kind, name) = (Shape::of(&observed.spec).kind(), &observed.name);
+    Failure::waiting(
+        Reason::ClusterNotOurs,
+        format!(
+            "there is a {kind} {name} that was not made for this ManagedCluster: delete that, or write a ManagedCluster of another name"
+        ),
+    )
+}
+
+fn gone(kind: &str, what: &str) -> Failure {
+    Failure::waiting(
+        Reason::ClusterGone,
+        format!(
+            "the {kind} that was made {what}: delete this ManagedCluster, and write another one for an empty cluster"
+        ),
+    )
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,157 @@
+//! The status of a `ManagedCluster` that follows from what was seen and done.
+
+use coppice_api::Reason;
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_clusters_api::managed_cluster::{RECONCILING, STALLED};
+use coppice_clusters_api::{ClusterError, ClusterState, FailureClass, MadeCluster, ManagedClusterStatus};
+use jiff::{SignedDuration, Timestamp};
+
+use super::plan::Managed;
+use super::{Failure, Shape};
+
+/// The longest text of an error, in characters.
+const MAX_MESSAGE: usize = 1024;
+/// What failed is tried again after so long, then twice as long each time.
+const FIRST_RETRY: i64 = 15;
+/// At most.
+const LAST_RETRY: i64 = 600;
+/// What waits for somebody is looked at again after so long.
+const LOOK_AGAIN: i64 = 300;
+
+/// When what failed is tried again: at once if the spec was changed since; none if that alone helps.
+pub(super) fn next_attempt(observed: &Managed) -> Option<Timestamp> {
+    let error = observed.status.last_error.as_ref().filter(|error| error.generation == observed.generation);
+    let Some(error) = error else { return Some(Timestamp::MIN) };
+    let seconds = match error.class {
+        FailureClass::Transient => {
+            let doubled = error.attempts.saturating_sub(1).min(10);
+            (FIRST_RETRY << doubled).min(LAST_RETRY)
+        }
+        FailureClass::WaitingForInput => LOOK_AGAIN,
+        FailureClass::Permanent if observed.deleting => LOOK_AGAIN,
+        FailureClass::Permanent => return None,
+    };
+    Some(error.at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX))
+}
+
+/// It is under way to another state.
+pub(super) fn under_way(
+    observed: &Managed,
+    state: ClusterState,
+    message: &str,
+    now: Timestamp,
+) -> ManagedClusterStatus {
+    let mut status = observed.status.clone();
+    if status.state != Some(state) || status.waiting_since.is_none() {
+        // After a failure it still waits for the same.
+        let waits_on = status.state == Some(ClusterState::Failed)
+            && status.observed_generation == Some(observed.generation);
+        status.waiting_since = status.waiting_since.filter(|_| waits_on).or(Some(now));
+    }
+    let reason = match state {
+        ClusterState::Planning => Reason::ClusterPlanned,
+        ClusterState::Updating => Reason::ClusterUpdating,
+        ClusterState::Deleting => Reason::ClusterDeleting,
+        ClusterState::Creating | ClusterState::Ready | ClusterState::Failed => Reason::ClusterCreating,
+    };
+    status.state = Some(state);
+    status.last_error = None;
+    let says = |is| condition_state(is, reason, message);
+    let stalled = condition_state("False", reason, "Nothing has to be done about it.");
+    complete(observed, status, [says("False"), says("True"), stalled], now)
+}
+
+/// Another desired state is written, or was.
+pub(super) fn written(observed: &Managed, hash: &str, now: Timestamp) -> ManagedClusterStatus {
+    let (state, message) = match observed.status.created {
+        None => (ClusterState::Creating, "The cluster is being made."),
+        Some(_) => (ClusterState::Updating, "The cluster is being changed."),
+    };
+    let mut status = under_way(observed, state, message, now);
+    if status.hash.as_deref() != Some(hash) {
+        status.waiting_since = Some(now);
+    }
+    status.hash = Some(hash.to_owned());
+    status
+}
+
+/// The object is there.
+pub(super) fn made(observed: &Managed, shape: Shape, uid: &str) -> ManagedClusterStatus {
+    let mut status = observed.status.clone();
+    status.cluster = Some(MadeCluster {
+        kind: shape.kind().to_owned(),
+        namespace: observed.namespace.clone(),
+        name: observed.name.clone(),
+        uid: uid.to_owned(),
+    });
+    status
+}
+
+/// It is as its spec says; others have changed so many of its fields.
+pub(super) fn ready(observed: &Managed, drifted: usize, now: Timestamp) -> ManagedClusterStatus {
+    let mut status = observed.status.clone();
+    status.state = Some(ClusterState::Ready);
+    status.created = status.created.or(Some(now));
+    (status.waiting_since, status.last_error) = (None, None);
+    let mut message = "The cluster is as its spec says.".to_owned();
+    if drifted > 0 {
+        let name = &observed.name;
+        message = format!(
+            "The cluster was made as its spec says, and others have changed {drifted} of its fields since: see coppice cluster drift {name}."
+        );
+    }
+    let reason = Reason::ClusterReady;
+    let idle = || condition_state("False", reason, "Nothing is under way.");
+    complete(observed, status, [condition_state("True", reason, &message), idle(), idle()], now)
+}
+
+/// Its deletion is to be forced.
+pub(super) fn forced(observed: &Managed, now: Timestamp) -> ManagedClusterStatus {
+    let mut status = observed.status.clone();
+    status.forced = Some(now);
+    status
+}
+
+/// Something was not done.
+pub fn failed(observed: &Managed, failure: &Failure, now: Timestamp) -> ManagedClusterStatus {
+    let Failure { reason, class, message } = failure;
+    let mut status = observed.status.clone();
+    let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
+    let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
+    let message: String = message.chars().take(MAX_MESSAGE).collect();
+    status.state = Some(if observed.deleting { ClusterState::Deleting } else { ClusterState::Failed });
+    let is = |is: bool| if is { "True" } else { "False" };
+    let stalls = *class != FailureClass::Transient;
+    let conditions = [
+        condition_state("False", *reason, &message),
+        condition_state(is(!stalls), *reason, &message),
+        condition_state(is(stalls), *reason, &message),
+    ];
+    status.last_error = Some(ClusterError {
+        reason: reason.to_string(),
+        class: *class,
+        message,
+        generation: observed.generation,
+        attempts,
+        at: now,
+    });
+    complete(observed, status, conditions, now)
+}
+
+fn condition_state(status: &'static str, reason: Reason, message: &str) -> ConditionState {
+    ConditionState { status, reason: reason.to_string(), message: message.to_owned() }
+}
+
+/// With `Ready`, `Reconciling` and `Stalled`.
+fn complete(
+    observed: &Managed,
+    mut status: ManagedClusterStatus,
+    [ready, reconciling, stalled]: [ConditionState; 3],
+    now: Timestamp,
+) -> ManagedClusterStatus {
+    status.observed_generation = Some(observed.generation);
+    for (type_, state) in [(READY, ready), (RECONCILING, reconciling), (STALLED, stalled)] {
+        condition::set(&mut status.conditions, type_, state, observed.generation, now);
+    }
+    status
+}
