@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Parser};
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_quantity::DurationError;
@@ -76,6 +76,17 @@ pub(crate) struct Args {
     #[arg(long, env = "COPPICE_CONCURRENCY", value_name = "N", default_value = "16")]
     pub(crate) concurrency: NonZeroUsize,
 
+    /// Whether clusters are made, changed and deleted as ManagedClusters say.
+    #[arg(
+        long,
+        env = "COPPICE_MANAGED_CLUSTERS",
+        value_name = "MODE",
+        default_value = "disabled",
+        action = ArgAction::Set,
+        value_parser = PossibleValuesParser::new(["disabled", "enabled"]).map(|mode| mode == "enabled")
+    )]
+    pub(crate) managed_clusters: bool,
+
     /// Use kubeconfigs with a server that is a loopback address without TLS, too: for tests alone, since whatever listens there then gets
     /// the credentials.
     #[arg(long, env = "COPPICE_UNENCRYPTED_LOOPBACK", value_parser = BoolishValueParser::new(), hide = true)]
@@ -136,6 +147,10 @@ mod tests {
         );
         assert!(lease.validate().is_ok());
         assert_eq!(Args::parse_from(["coppice-access"]).unencrypted(), Unencrypted::Nowhere);
+        for (mode, is_enabled) in [("disabled", false), ("enabled", true)] {
+            let args = Args::parse_from(["coppice-access", "--managed-clusters", mode]);
+            assert_eq!(args.managed_clusters, is_enabled);
+        }
         let error =
             Args::try_parse_from(["coppice-access", "--lease-duration", "15"]).unwrap_err().to_string();
         assert!(error.contains("no unit"), "{error}");

@@ -1,13 +1,15 @@
-//! What is watched: every `ClusterAccess` and `ClusterProvider`, and the metadata of the Secrets that were written for them.
+//! What is watched: every `ClusterAccess`, `ClusterProvider` and `ManagedCluster`, and the metadata of the Secrets that were written for them.
 
 use coppice_clusters_api::{
-    ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus,
+    ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus, ManagedClusterSpec,
+    ManagedClusterStatus,
 };
 use coppice_runtime::decode::{ObjectRef, Unreadable};
 use coppice_runtime::kind::{Kind, is_later};
 use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A `ClusterAccess`.
 pub type Access = Object<ClusterAccessSpec, ClusterAccessStatus>;
@@ -45,6 +47,50 @@ impl OwnKind for ClusterProviders {
     const NAMESPACED: bool = false;
     /// 16 entries, each with 16 rules: more than an object may have.
     const MAX_SPEC_BYTES: usize = 1 << 20;
+}
+
+/// A `ManagedCluster`.
+pub(crate) type ManagedClusterObject = Object<ManagedClusterSpec, ManagedClusterStatus>;
+
+/// Every `ManagedCluster`.
+#[derive(Debug)]
+pub(crate) struct ManagedClusters;
+
+own_kind!(ManagedClusters, "/apis/coppice.dev/v1alpha1", "managedclusters");
+
+impl OwnKind for ManagedClusters {
+    type Spec = ManagedClusterSpec;
+    type Status = ManagedClusterStatus;
+    type Annotations = NoAnnotations;
+    const KIND: &'static str = "ManagedCluster";
+    const NAMESPACED: bool = true;
+    /// 16 pools, each with 32 labels and as many annotations: nearly as much as an object may have.
+    const MAX_SPEC_BYTES: usize = 1 << 20;
+}
+
+/// A `Cluster` of Cluster API, with all its fields. None is watched.
+#[derive(Debug)]
+pub(crate) struct CapiClusters;
+
+impl Kind for CapiClusters {
+    type Object = Value;
+    type Wire = Value;
+    type Context = ();
+    const RESOURCE: &'static str = "clusters";
+    const GROUP_PATH: &'static str = "/apis/cluster.x-k8s.io/v1beta2";
+
+    fn object_ref(wire: &Value) -> ObjectRef {
+        let text = |field: &str| wire["metadata"][field].as_str().unwrap_or_default().into();
+        ObjectRef { namespace: text("namespace"), name: text("name"), revision: text("resourceVersion") }
+    }
+
+    fn project(wire: Value, (): &()) -> Result<Value, Unreadable> {
+        Ok(wire)
+    }
+
+    fn name(object: &Value) -> &str {
+        object["metadata"]["name"].as_str().unwrap_or_default()
+    }
 }
 
 /// The Secrets with our label, without what is in them.

@@ -1,5 +1,5 @@
 //! Credentials for other clusters: issued by their API servers, tried out, written into Secrets of this one, replaced before they
-//! expire, and revoked.
+//! expire, and revoked. And, where that is switched on, clusters that are made, changed and deleted.
 //!
 //! What is decided is in `coppice-clusters`; the controller here observes, and carries out the one next step. A program of its own runs
 //! it: `coppice-access`, the only one of Coppice that may read the Secrets of others.
@@ -11,6 +11,7 @@ pub mod cluster_provider;
 mod explain;
 mod kinds;
 pub mod leftovers;
+pub mod managed_cluster;
 mod metrics;
 mod output;
 pub mod replica;

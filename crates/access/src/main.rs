@@ -49,6 +49,7 @@ async fn serve(args: &Args, vital: &Handle) -> anyhow::Result<()> {
         rng,
         intervals: ResyncIntervals::default(),
         unencrypted: args.unencrypted(),
+        managed_clusters: args.managed_clusters,
     };
     run(setup, election, vital.clone(), shutdown_signal()).await
 }

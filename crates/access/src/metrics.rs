@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
-use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterState};
 use coppice_runtime::metrics::{Metrics, Registrar};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -29,6 +29,12 @@ pub struct AccessMetrics {
     failures: Family<ByReason, Counter>,
     skipped: Counter,
     providers: Family<ByReadiness, Gauge>,
+    managed_clusters: Family<ByState, Gauge>,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByState {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -110,6 +116,7 @@ impl AccessMetrics {
             failures: Family::default(),
             skipped: Counter::default(),
             providers: Family::default(),
+            managed_clusters: Family::default(),
         };
         metrics.register(|to| this.register(to));
         if !metrics.is_described() {
@@ -148,6 +155,18 @@ impl AccessMetrics {
             "ClusterProviders by whether their kubeconfig can be used (`ready`: `true` or `false`), counted once a minute by every replica of `coppice-access`",
             self.providers.clone(),
         );
+        to.register(
+            "managed_clusters",
+            "ManagedClusters by state, counted once a minute by every replica of `coppice-access` that works on them",
+            self.managed_clusters.clone(),
+        );
+    }
+
+    /// So many managed clusters are in each state.
+    pub(crate) fn set_managed_clusters(&self, counts: &BTreeMap<ClusterState, i64>) {
+        for (state, count) in counts {
+            self.managed_clusters.get_or_create(&ByState { state: state.as_str() }).set(*count);
+        }
     }
 
     /// So many providers are ready, and so many are not.

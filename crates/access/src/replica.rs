@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster_access::ClusterAccessController;
 use crate::cluster_provider::ClusterProviderController;
 use crate::leftovers::LeftoverController;
+use crate::managed_cluster::ManagedClusterController;
 use crate::metrics::AccessMetrics;
 use crate::shared::Shared;
 
@@ -53,6 +54,8 @@ pub struct Setup {
     pub intervals: ResyncIntervals,
     /// To which targets credentials may go unencrypted.
     pub unencrypted: Unencrypted,
+    /// Whether it works on `ManagedCluster`s, too.
+    pub managed_clusters: bool,
 }
 
 /// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
@@ -67,7 +70,8 @@ pub async fn run(
     until: impl Future<Output = &'static str>,
 ) -> anyhow::Result<()> {
     let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
-    let Setup { identity, namespace, concurrency, mut rng, intervals, unencrypted, .. } = setup;
+    let Setup { identity, namespace, concurrency, mut rng, intervals, unencrypted, managed_clusters, .. } =
+        setup;
     let clock = server_clock.clock().clone();
     let shared = Shared::new(clock.clone(), unencrypted, &namespace, concurrency);
     let seed = SeededRng::new(rng.next_u64());
@@ -94,6 +98,15 @@ pub async fn run(
         &shared,
     ));
     runner.add(LeftoverController::new(clients.clone(), gate.clone(), &shared));
+    if managed_clusters {
+        runner.add(ManagedClusterController::new(
+            clients.clone(),
+            server_clock.clone(),
+            gate.clone(),
+            events.clone(),
+            access_metrics.clone(),
+        ));
+    }
     runner.add(ClusterProviderController::new(
         clients,
         server_clock,

@@ -410,6 +410,11 @@ reasons! {
         ClusterGone: [Event, Access], "Delete the ManagedCluster, and write another one for an empty cluster.";
         /// The API server does not know the kind that is to be made.
         ClusterKindMissing: [Event, Access], "Do what the message says: mostly Cluster API is to be installed.";
+        /// The API server refused to create, change or delete the `Cluster` or `Shoot`.
+        ClusterRefused: [Event, Access], "Do what the message says, which is the API server's.";
+        /// The deletion of a cluster has failed for as long as `spec.deletion.forceAfter` says, and is forced. What was made in the account of the
+        /// cloud may be left there.
+        DeletionForced: [Event], "Look in the account of the cloud for what is left, and delete it.";
         /// The provider could not make, change or delete the cluster.
         ClusterFailed: [Event, Access], "Do what the message says, which is the provider's.";
         /// What is under way has lasted for longer than an hour. It is still looked at.

@@ -149,6 +149,7 @@ fn the_definitions_are_printed_as_yaml() {
         // Of a component of its own.
         "clusteraccesses",
         "clusterproviders",
+        "managedclusters",
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }

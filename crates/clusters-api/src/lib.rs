@@ -34,5 +34,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 
 /// The definitions of the kinds, in the order in which they are installed.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![coppice_api::crd::<ClusterAccess>(), coppice_api::crd::<ClusterProvider>()]
+    vec![
+        coppice_api::crd::<ClusterAccess>(),
+        coppice_api::crd::<ClusterProvider>(),
+        coppice_api::crd::<ManagedCluster>(),
+    ]
 }

@@ -42,6 +42,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("Cluster", "clusters", "cluster", "cluster.x-k8s.io/v1beta2", true),
     ("ClusterAccess", "clusteraccesses", "clacc", "coppice.dev/v1alpha1", true),
     ("ClusterProvider", "clusterproviders", "clprov", "coppice.dev/v1alpha1", false),
+    ("ManagedCluster", "managedclusters", "mcl", "coppice.dev/v1alpha1", true),
     ("CertificateSigningRequest", "certificatesigningrequests", "csr", "certificates.k8s.io/v1", false),
     ("ClusterRole", "clusterroles", "clusterrole", "rbac.authorization.k8s.io/v1", false),
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),

@@ -36,6 +36,7 @@ mod input;
 mod large_namespaces;
 mod lifecycle;
 mod losses;
+mod managed_cluster;
 mod metrics_access;
 mod records;
 mod restore;

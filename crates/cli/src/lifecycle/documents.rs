@@ -179,7 +179,8 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
         // No manager acts on these.
         (
             "coppice.dev/v1alpha1",
-            "ClusterAccess" | "ClusterProvider" | "NamespaceTree" | "QuotaTransfer" | "Subnamespace",
+            "ClusterAccess" | "ClusterProvider" | "ManagedCluster" | "NamespaceTree" | "QuotaTransfer"
+            | "Subnamespace",
         ) => report(all, place, &object),
         (other, kind) if other.starts_with("coppice.dev/") => {
             all.problems.push(format!("{place}: this version knows no kind {kind} of {other}"));

@@ -17,7 +17,7 @@ use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
 /// While something is under way, it is looked at again after so long.
 const LOOK_SOON: SignedDuration = SignedDuration::from_secs(15);
 /// While nothing is.
-const LOOK_LATER: SignedDuration = SignedDuration::from_mins(5);
+const LOOK_LATER: SignedDuration = SignedDuration::from_mins(1);
 /// So long it is waited for what is under way, until that counts as failed.
 pub const DEADLINE: SignedDuration = SignedDuration::from_hours(1);
 /// Without it Gardener deletes nothing.

@@ -1,14 +1,15 @@
-//! What the API server refuses about `ClusterAccess`, whatever the roles grant.
+//! What the API server refuses about `ClusterAccess` and `ManagedCluster`, whatever the roles grant.
 //!
-//! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kind, its own Events and
-//!   one Lease. Those with that label as kubeconfigs of targets are only read.
+//! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kinds, the Clusters with
+//!   the label of those that it made, its own Events and one Lease. Those with that label as kubeconfigs of targets are only read.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig of their namespace may read that kubeconfig. Of one that the
 //!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential.
+//! - `coppice-access-clusters`: who has a Cluster made may create one.
 //! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, so that it stays while a ClusterAccess names it.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, GROUP};
-use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, PROGRAM};
+use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, LABEL_MANAGED_CLUSTER, PROGRAM};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
@@ -20,6 +21,7 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
     vec![
         policy("coppice-access-own", own(install)),
         policy("coppice-access-authors", authors(install)),
+        policy("coppice-access-clusters", clusters(install)),
         policy("coppice-access-providers", providers(install)),
         policy("coppice-access-status", status(install)),
     ]
@@ -45,12 +47,18 @@ fn own(install: &Install) -> Value {
     };
     let reporter =
         |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
-    let changed = "request.resource.resource == 'clusteraccesses'";
+    let made = |object: &str| {
+        format!(
+            "({object} == null || '{LABEL_MANAGED_CLUSTER}' in dyn({object}).metadata.?labels.orValue({{}}))"
+        )
+    };
+    let changed = "request.resource.resource in ['clusteraccesses', 'managedclusters']";
     json!({
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [
             resources("", &["CREATE", "UPDATE", "DELETE"], &["secrets"]),
-            resources(GROUP, &["UPDATE"], &["clusteraccesses"]),
+            resources(GROUP, &["UPDATE"], &["clusteraccesses", "managedclusters"]),
+            resources("cluster.x-k8s.io", &["CREATE", "UPDATE", "DELETE"], &["clusters"]),
             resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
             resources("coordination.k8s.io", &["CREATE"], &["leases"]),
         ]},
@@ -66,7 +74,11 @@ fn own(install: &Install) -> Value {
                 &format!("{} || object == null ||\ndyn(object).?type.orValue('Opaque') == 'Opaque'", not("secrets")),
                 "Coppice writes no Secret of another type than Opaque.",
             ),
-            its_finalizer_alone("a ClusterAccess"),
+            its_finalizer_alone("a ClusterAccess or ManagedCluster"),
+            validation(
+                &format!("{} ||\n{} &&\n{}", not("clusters"), made("object"), made("oldObject")),
+                &format!("Coppice writes and deletes no Cluster but those with the label {LABEL_MANAGED_CLUSTER}."),
+            ),
             validation(
                 &format!("{} || object.metadata.name == '{PROGRAM}'", not("leases")),
                 &format!("The account of {PROGRAM} creates no Lease but {PROGRAM}."),
@@ -101,6 +113,22 @@ fn authors(install: &Install) -> Value {
     })
 }
 
+/// Otherwise everybody who may write a `ManagedCluster` could have Clusters made that they may not make.
+fn clusters(install: &Install) -> Value {
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["managedclusters"])]},
+        "matchConditions": condition(install, false),
+        "validations": [validation(
+            "oldObject != null && object.spec == oldObject.spec ||\n\
+             !has(object.spec.provider.clusterAPI) ||\n\
+             authorizer.group('cluster.x-k8s.io').resource('clusters').namespace(request.namespace)\
+             .check('create').allowed()",
+            "Who writes a ManagedCluster has to be permitted to create clusters.cluster.x-k8s.io in its namespace: such a Cluster is made in your name.",
+        )]
+    })
+}
+
 /// Without its kubeconfig nothing is revoked. No finalizer keeps it, which would be left when the component is removed.
 fn providers(install: &Install) -> Value {
     let accesses = "dyn(oldObject).?status.?accesses.orValue(0)";
@@ -124,11 +152,11 @@ fn status(install: &Install) -> Value {
     json!({
         "#": "To write status by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses/status", "clusterproviders/status"])]},
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses/status", "clusterproviders/status", "managedclusters/status"])]},
         "matchConditions": condition(install, false),
         "validations": [validation(
             "false",
-            "Only Coppice writes status: it says which credentials were issued and have to be revoked. Change spec instead; in an \
+            "Only Coppice writes status: it says which credentials were issued and have to be revoked, and which clusters were made. Change spec instead; in an \
              emergency delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
         )]
     })

@@ -1,4 +1,4 @@
-//! What the account of `coppice-access` may do, and what users may do with its kind.
+//! What the account of `coppice-access` may do, and what users may do with its kinds.
 
 use coppice_api::names::GROUP;
 use coppice_clusters_api::names::PROGRAM;
@@ -26,6 +26,14 @@ pub(super) fn cluster() -> Vec<Value> {
         ),
         rule("Whether their kubeconfigs can be used.", GROUP, &["clusterproviders/status"], &["update"]),
         rule(
+            "Tenants' ManagedClusters, where they are switched on: spec is only read; patched is the finalizer. The policy coppice-access-own leaves\n\
+             this account nothing else of them.",
+            GROUP,
+            &["managedclusters"],
+            &["get", "list", "watch", "patch"],
+        ),
+        rule("What was made, and what is under way.", GROUP, &["managedclusters/status"], &["update"]),
+        rule(
             "The labels of a namespace, where a ClusterProvider allows namespaces by these. It is read when a credential is issued.",
             "",
             &["namespaces"],
@@ -40,10 +48,12 @@ pub(super) fn cluster() -> Vec<Value> {
             &["get", "list", "watch", "create", "update", "delete"],
         ),
         rule(
-            "Of Cluster API: whether the Cluster that a ClusterAccess names stays. Nothing is issued for one that is being deleted.",
+            "Of Cluster API: whether the Cluster that a ClusterAccess names stays, since nothing is issued for one that is being deleted; and the\n\
+             Clusters that ManagedClusters ask for, where they are switched on. The policy coppice-access-own leaves this account no change of a\n\
+             Cluster without their label.",
             "cluster.x-k8s.io",
             &["clusters"],
-            &["get"],
+            &["get", "create", "patch", "delete"],
         ),
         rule(
             "Events in the namespaces of the objects that they are about.",
@@ -72,7 +82,7 @@ pub(super) fn local() -> Vec<Value> {
     ]
 }
 
-/// What its kind means for the roles that users have.
+/// What its kinds mean for the roles that users have.
 pub(super) fn user_roles(install: &Install) -> Vec<Value> {
     vec![
         user_role(
@@ -80,9 +90,9 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             "coppice-access-view",
             &[("view", "true")],
             &[rule(
-                "Who may view a namespace may view its ClusterAccesses, which hold no credential.",
+                "Who may view a namespace may view its ClusterAccesses, which hold no credential, and its ManagedClusters.",
                 GROUP,
-                &["clusteraccesses"],
+                &["clusteraccesses", "managedclusters"],
                 &["get", "list", "watch"],
             )],
         ),
@@ -92,9 +102,9 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             &[("admin", "true")],
             &[rule(
                 "Who administers a namespace may have credentials issued there, with a kubeconfig that they may read (the policy\n\
-                 coppice-access-authors).",
+                 coppice-access-authors), and clusters made, if they may create a Cluster there (the policy coppice-access-clusters).",
                 GROUP,
-                &["clusteraccesses"],
+                &["clusteraccesses", "managedclusters"],
                 &["get", "list", "watch", "create", "update", "patch", "delete"],
             )],
         ),
@@ -113,6 +123,8 @@ mod tests {
             ["clusteraccesses/status"],
             ["clusterproviders"],
             ["clusterproviders/status"],
+            ["managedclusters"],
+            ["managedclusters/status"],
             ["namespaces"],
             ["secrets"],
             ["clusters"],

@@ -16,7 +16,13 @@ pub(super) fn workload(install: &Install) -> Vec<Value> {
 }
 
 fn deployment(install: &Install, replicas: &Replicas<'_>) -> Value {
-    let env = [json!({"name": "COPPICE_LOG_FORMAT", "value": install.value("logFormat", json!("json"))})];
+    let env = [
+        json!({"name": "COPPICE_LOG_FORMAT", "value": install.value("logFormat", json!("json"))}),
+        json!({
+            "name": "COPPICE_MANAGED_CLUSTERS",
+            "value": install.value("access.managedClusters", json!("disabled"))
+        }),
+    ];
     let container = replicas.container(&install.image("access.image", PROGRAM), env);
     replicas.deployment_by_values(container)
 }

@@ -274,7 +274,7 @@ fn status(install: &Install) -> Value {
             // Its program lives in another namespace, and has a policy of its own.
             "excludeResourceRules": [{
                 "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"],
-                "resources": ["clusteraccesses/status", "clusterproviders/status"]
+                "resources": ["clusteraccesses/status", "clusterproviders/status", "managedclusters/status"]
             }]
         },
         "matchConditions": not_by_us(install),

@@ -1,0 +1,173 @@
+//! Makes the cluster of each `ManagedCluster`, keeps it as the spec says, and deletes it at the end.
+//!
+//! Watches `ManagedCluster`; acts on the leader alone. `observe → plan → apply → report`, one step each time, until there is nothing to
+//! do. The objects that are made are not watched, since their kind may not be there: each is read once a minute, and every 15 seconds while
+//! something is under way.
+//!
+//! *Relies on*: the policies of the installation, which say who may write a `ManagedCluster`, and leave this account the objects with its
+//! label alone. *Guarantees*: nothing is made without a finalizer and an intent in status; an object is changed and deleted only as it was
+//! read, with the uid that status names; of its fields those alone are written that the spec decides.
+//!
+//! Errors: what the provider or this API server refuses is said in status, and tried again as its class says; what is not known is tried
+//! again with backoff by the queue.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_clusters::managed::{LiveFact, ManagedStep};
+use coppice_clusters_api::ClusterState;
+use coppice_runtime::client::Clients;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::{Gate, Permit};
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::store::{Freshness, Store};
+use coppice_runtime::watches::{Subscription, Watches};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use self::apply::Applied;
+use crate::kinds::{ManagedClusterObject, ManagedClusters};
+use crate::metrics::AccessMetrics;
+
+/// Steps in a row for one object, then others have their turn.
+const MAX_ROUNDS: usize = 16;
+
+/// The controller of `ManagedCluster`.
+pub struct ManagedClusterController {
+    clients: Clients,
+    server_clock: ServerClock,
+    gate: Gate,
+    events: Events,
+    metrics: AccessMetrics,
+    clusters: Store<ManagedClusters>,
+}
+
+/// Namespace and name of a `ManagedCluster`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKey {
+    namespace: Arc<str>,
+    name: Arc<str>,
+}
+
+impl ClusterKey {
+    fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl ManagedClusterController {
+    /// The controller, on the API server of this cluster.
+    pub fn new(
+        clients: Clients,
+        server_clock: ServerClock,
+        gate: Gate,
+        events: Events,
+        metrics: AccessMetrics,
+    ) -> Self {
+        Self { clients, server_clock, gate, events, metrics, clusters: Store::default() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.server_clock.now().now()
+    }
+
+    /// Carries out one step after the other. What was planned from a cache is planned again on the API server's object before anything is
+    /// written.
+    async fn work(&self, permit: &Permit, key: &ClusterKey, cached: ManagedClusterObject) -> ReconcileResult {
+        let (mut managed, mut is_fresh, mut live) = (cached, false, LiveFact::Unread);
+        for _ in 0..MAX_ROUNDS {
+            if permit.check().is_err() {
+                return ReconcileResult::Done;
+            }
+            let Some(observed) = observe::observed(&managed, &live) else { return ReconcileResult::Done };
+            let step = plan::plan(&observed, self.now());
+            let writes = !matches!(step, ManagedStep::Wait(_) | ManagedStep::Look);
+            if writes && !is_fresh {
+                match observe::fresh(self, key).await {
+                    Ok(Some(read)) => (managed, is_fresh) = (read, true),
+                    Ok(None) => return ReconcileResult::Done,
+                    Err(error) => return self.failed(key, &error.to_string()),
+                }
+                continue;
+            }
+            match apply::apply(self, permit, &managed, &observed, &mut live, step).await {
+                Applied::Again => {}
+                Applied::Changed(changed) => managed = *changed,
+                Applied::CheckAt(at) => return self.at(at),
+                Applied::Behind => {
+                    return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
+                }
+                Applied::Failed(error) => return self.failed(key, &error.to_string()),
+            }
+        }
+        ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+
+    fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
+        let Some(at) = at else { return ReconcileResult::Done };
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO);
+        ReconcileResult::At(Instant::now() + ahead)
+    }
+
+    fn failed(&self, key: &ClusterKey, error: &str) -> ReconcileResult {
+        report::failed(key, error);
+        ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
+    }
+}
+
+impl Controller for ManagedClusterController {
+    type Key = ClusterKey;
+    const NAME: &'static str = "managed_cluster";
+
+    /// Woken by every change of its object.
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<ClusterKey>) -> Vec<Subscription> {
+        let queue = queue.clone();
+        let wake = move |namespace: &str, name: &str| queue.add(ClusterKey::new(namespace, name));
+        vec![watches.subscribe(&self.clusters, wake)]
+    }
+
+    fn synced(&self) -> bool {
+        !matches!(self.clusters.freshness(), Freshness::NotSynced(_))
+    }
+
+    fn all(&self) -> Vec<ClusterKey> {
+        self.clusters.keys().iter().map(|(namespace, name)| ClusterKey::new(namespace, name)).collect()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: ClusterKey) -> ReconcileResult {
+        let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
+        let Some(cached) = self.clusters.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
+        if let Err(error) = cached.decoded() {
+            report::not_understood(&key, &error.to_string());
+            return ReconcileResult::Done;
+        }
+        self.work(&permit, &key, (*cached).clone()).await
+    }
+
+    fn resync(&self) {
+        let mut counts: BTreeMap<ClusterState, i64> = ClusterState::ALL.map(|state| (state, 0)).into();
+        self.clusters.for_each(|managed| {
+            *counts.entry(managed.status.state.unwrap_or(ClusterState::Planning)).or_default() += 1;
+        });
+        self.metrics.set_managed_clusters(&counts);
+    }
+}
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Reports what has happened: Events and log.
+
+use coppice_api::Reason;
+use coppice_clusters_api::{ClusterState, ManagedClusterStatus};
+use coppice_runtime::kind::Kind as _;
+use coppice_runtime::object::OwnKind as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::{ClusterKey, ManagedClusterController};
+use crate::kinds::{ManagedClusterObject, ManagedClusters};
+
+/// What Events say was being done.
+const ACTION: &str = "ManageCluster";
+/// What a forced deletion may leave behind.
+const FORCED: &str = "The deletion has failed for as long as spec.deletion.forceAfter says, and is forced: what was made in the account of the cloud may \
+                      be left there. Look for it, and delete it";
+
+/// Reports what a status that was written says and the one before did not.
+pub(super) fn saved(
+    controller: &ManagedClusterController,
+    managed: &ManagedClusterObject,
+    before: &ManagedClusterStatus,
+) {
+    let after = &managed.status;
+    if after.forced.is_some() && before.forced.is_none() {
+        publish(controller, managed, true, Reason::DeletionForced.as_str(), FORCED);
+    }
+    if after.state == Some(ClusterState::Ready) && before.state != Some(ClusterState::Ready) {
+        let message = "The cluster is as its spec says";
+        publish(controller, managed, false, Reason::ClusterReady.as_str(), message);
+    }
+    let Some(error) = &after.last_error else { return };
+    // The first attempt of several with this reason: the others are in status.
+    let same = before.last_error.as_ref().is_some_and(|before| before.reason == error.reason);
+    if !same {
+        publish(controller, managed, true, &error.reason, &error.message);
+    }
+}
+
+/// Reports that its cluster is gone, and it with it.
+pub(super) fn ended(managed: &ManagedClusterObject) {
+    tracing::info!(namespace = %managed.namespace, cluster = %managed.name, "its cluster is deleted; it is gone");
+}
+
+fn publish(
+    controller: &ManagedClusterController,
+    managed: &ManagedClusterObject,
+    warning: bool,
+    reason: &str,
+    message: &str,
+) {
+    tracing::info!(namespace = %managed.namespace, cluster = %managed.name, reason, "{message}");
+    let about = ObjectReference {
+        api_version: Some(ManagedClusters::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
+        kind: Some(ManagedClusters::KIND.to_owned()),
+        namespace: Some(managed.namespace.to_string()),
+        name: Some(managed.name.to_string()),
+        uid: Some(managed.uid.to_string()),
+        ..ObjectReference::default()
+    };
+    controller.events.publish(about, warning, reason, ACTION, message);
+}
+
+/// Reports an object that is left alone because it was written by another version, or past the API server's checks.
+pub(super) fn not_understood(key: &ClusterKey, error: &str) {
+    tracing::error!(cluster = %key, "{error}; nothing is done: correct it, or run the version of Coppice that wrote it");
+}
+
+/// Reports that something was not done.
+pub(super) fn failed(key: &ClusterKey, error: &str) {
+    tracing::warn!(cluster = %key, error, "not done; it is tried again");
+}

@@ -1,0 +1,89 @@
+use coppice_runtime::clock::{Clock, SeededRng};
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::read;
+use coppice_scripted::{Answer, NOW, Sent, scripted};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn controller(clients: Clients) -> Arc<ManagedClusterController> {
+    let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
+    let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
+    let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
+    Arc::new(ManagedClusterController::new(clients, server_clock, gate, events, AccessMetrics::new(&metrics)))
+}
+
+fn object(status: &Value) -> Value {
+    json!({
+        "metadata": {
+            "name": "shop", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1,
+            "finalizers": ["coppice.dev/cleanup"]
+        },
+        "spec": {"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"},
+        "status": status
+    })
+}
+
+/// An answer that names the object which is not there.
+fn no_cluster(name: &str) -> Answer {
+    Answer::Object(
+        404,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, "message": "not found",
+            "reason": "NotFound", "details": {"name": name, "group": "cluster.x-k8s.io", "kind": "clusters"}
+        }),
+    )
+}
+
+/// What a reconcile of it sends, where the API server answers so to a GET of the `Cluster` and to its creation.
+async fn sent(look: Answer, create: Answer) -> Vec<Sent> {
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/clusters/shop") => look.clone(),
+        Method::GET => Answer::Object(200, object(&json!({}))),
+        Method::POST if path.ends_with("/clusters") => create.clone(),
+        Method::PUT => Answer::Object(200, object(&body["status"])),
+        _ => Answer::Object(201, json!({})),
+    });
+    let controller = controller(clients);
+    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", cached);
+    let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let sent = requests.lock().unwrap();
+    sent.iter().filter(|sent| !sent.path.contains("/events")).cloned().collect()
+}
+
+fn reasons(sent: &[Sent]) -> Vec<&str> {
+    let saved = sent.iter().filter(|sent| sent.method == Method::PUT);
+    saved.filter_map(|sent| sent.body["status"]["lastError"]["reason"].as_str()).collect()
+}
+
+fn creations(sent: &[Sent]) -> Vec<&Sent> {
+    sent.iter().filter(|sent| sent.method == Method::POST && sent.path.ends_with("/clusters")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_where_it_is_not_known_what_is_there() {
+    for (look, expected) in [
+        (Answer::Refused(403), None),
+        (Answer::Refused(503), None),
+        (Answer::Never, None),
+        (no_cluster(""), Some("ClusterKindMissing")),
+        (Answer::Object(200, json!({"metadata": {"name": "shop", "uid": "theirs"}})), Some("ClusterNotOurs")),
+    ] {
+        let sent = sent(look, Answer::Refused(500)).await;
+        assert!(creations(&sent).is_empty(), "{sent:#?}");
+        assert_eq!(reasons(&sent), expected.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_intent_is_saved_before_it_is_made_and_a_refusal_is_said() {
+    let sent = sent(no_cluster("shop"), Answer::Refused(422)).await;
+    let writes: Vec<&Sent> = sent.iter().filter(|sent| sent.method != Method::GET).collect();
+    assert_eq!(writes[0].body["status"]["state"], "Creating");
+    let made = creations(&sent);
+    assert_eq!(made[0].body["metadata"]["labels"]["coppice.dev/managed-cluster"], "u");
+    assert_eq!(made[0].body["spec"]["topology"]["version"], "v1.33.4");
+    assert_eq!((made.len(), reasons(&sent)), (1, vec!["ClusterRefused"]));
+}

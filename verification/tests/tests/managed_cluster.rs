@@ -1,0 +1,202 @@
+//! A cluster that is made by Cluster API as a ManagedCluster says, changed, and deleted with it. The test plays Cluster API.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, ensure};
+use coppice_plane::{ADMIN, ALICE, Options, Pods};
+use coppice_tests::program::Program;
+use coppice_tests::test_cluster::{access_manifest, binary};
+use coppice_tests::{TestCluster, condition, on_own_plane};
+use serde_json::{Value, json};
+
+type Test = anyhow::Result<()>;
+
+const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
+
+/// As much of the kind of Cluster API as matters: generations count the spec alone.
+const KIND: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusters.cluster.x-k8s.io}
+spec:
+  group: cluster.x-k8s.io
+  names: {kind: Cluster, plural: clusters, singular: cluster}
+  scope: Namespaced
+  versions:
+  - name: v1beta2
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+/// May write ManagedClusters, and no Cluster.
+const AUTHOR: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: author, namespace: team}
+rules: [{apiGroups: [coppice.dev], resources: [managedclusters], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: author, namespace: team}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}
+subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
+";
+const FOREIGN: &str =
+    "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: other, namespace: team}}";
+
+fn managed_cluster() -> Value {
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "shop", "namespace": "team"},
+        "spec": {
+            "provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4",
+            "workers": [{"name": "a", "min": 1, "max": 1}]
+        }
+    })
+}
+
+struct Plane {
+    here: TestCluster,
+}
+
+impl Plane {
+    /// Waits until the object of that kind is so; the object.
+    async fn until(&self, kind: &str, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        let last = Mutex::new(Value::Null);
+        let reached = async || {
+            let object = self.here.get(kind, "team", "shop").await.ok()??;
+            if is(&object) {
+                return Some(object);
+            }
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = object;
+            None
+        };
+        let found = self.here.until(&format!("{kind}: {what}"), reached).await;
+        found.with_context(|| format!("it is {:#}", last.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Cluster API has done everything, as it says, up to that generation. The ManagedCluster is looked at at once, as after any change of it.
+    async fn reconciled(&self, generation: i64) -> Test {
+        let condition = |type_: &str| {
+            json!({"type": type_, "status": "True", "observedGeneration": generation, "reason": "Done",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let status = json!({"status": {"observedGeneration": generation,
+            "conditions": [condition("TopologyReconciled"), condition("Available")]}})
+        .to_string();
+        let patch = ["patch", "cluster", "shop", "-n", "team", "--subresource=status", "--type=merge", "-p"];
+        self.here.kubectl(ADMIN, &[&patch[..], &[status.as_str()]].concat()).await?;
+        let touched = json!({"metadata": {"annotations": {"example.com/touched": generation.to_string()}}});
+        self.here.admin().await?.patch("mcl", "team", "shop", &touched).await.map(drop)
+    }
+
+    async fn gone(&self, kind: &str) -> Test {
+        let gone = async || self.here.get(kind, "team", "shop").await.ok()?.is_none().then_some(());
+        self.here.until(&format!("the {kind} is gone"), gone).await
+    }
+}
+
+#[test]
+fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
+    on_own_plane(async {
+        let here = TestCluster::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
+        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
+        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], KIND).await?;
+        let admin = here.admin().await?;
+        for kind in ["mcl", "cluster"] {
+            here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
+        }
+        here.namespace("team").await?;
+        let account = here.service_account("coppice-access-system", "coppice-access").await?;
+        let plane = Plane { here };
+        who_may(&plane).await?;
+        plane.here.admin().await?.create(&managed_cluster()).await?;
+        let log = plane.here.plane.dir().join("log/managed-cluster.log");
+        let program = Program::start(&binary("coppice-access")?, &account, log, |command| {
+            command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+            command.args(["--managed-clusters", "enabled"]);
+        })
+        .await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        made(&plane).await.map_err(with_log)?;
+        changed(&plane).await.map_err(with_log)?;
+        deleted(&plane).await.map_err(with_log)
+    })
+}
+
+/// The author has to be permitted to create a Cluster, and the program makes none without its label.
+async fn who_may(plane: &Plane) -> Test {
+    let here = &plane.here;
+    here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], AUTHOR).await?;
+    let alice = here.requests(ALICE).await?;
+    let denied = async || {
+        let created = alice.create(&managed_cluster()).await;
+        if created.is_ok() {
+            here.admin().await.ok()?.delete("mcl", "team", "shop", &json!({})).await.ok()?;
+        }
+        created.err().filter(|error| error.to_string().contains("permitted to create clusters")).map(drop)
+    };
+    here.until("an author who may create no Cluster is refused", denied).await?;
+    let as_the_program = ["create", "-f", "-", "--dry-run=server", "--as", ACCOUNT];
+    let refused = async || {
+        let created = here.kubectl_stdin(ADMIN, &as_the_program, FOREIGN).await;
+        created
+            .err()
+            .filter(|error| error.to_string().contains("no Cluster but those with the label"))
+            .map(drop)
+    };
+    here.until("the account makes no Cluster without its label", refused).await
+}
+
+async fn made(plane: &Plane) -> Test {
+    let cluster = plane.until("cluster", "made", |_| true).await?;
+    let topology = &cluster["spec"]["topology"];
+    ensure!(topology["classRef"]["name"] == "small" && topology["version"] == "v1.33.4", "{cluster:#}");
+    let mcl = plane.until("mcl", "Creating", |o| o["status"]["cluster"].is_object()).await?;
+    ensure!(mcl["status"]["state"] == "Creating", "{mcl:#}");
+    ensure!(mcl["status"]["cluster"]["uid"] == cluster["metadata"]["uid"], "{mcl:#}");
+    ensure!(condition(&mcl, "Reconciling")["status"] == "True", "{mcl:#}");
+    plane.reconciled(1).await?;
+    let mcl = plane.until("mcl", "Ready", |o| o["status"]["state"] == "Ready").await?;
+    ensure!(condition(&mcl, "Ready")["status"] == "True", "{mcl:#}");
+    ensure!(mcl["status"]["observedGeneration"] == mcl["metadata"]["generation"], "{mcl:#}");
+    Ok(())
+}
+
+/// Another spec is written into what is there; what others have written there stays, and the success before does not count.
+async fn changed(plane: &Plane) -> Test {
+    let admin = plane.here.admin().await?;
+    admin
+        .patch("cluster", "team", "shop", &json!({"spec": {"controlPlaneEndpoint": {"port": 6443}}}))
+        .await?;
+    plane.reconciled(2).await?;
+    let spec = json!({"spec": {"version": "1.34.0", "workers": [{"name": "a", "min": 1, "max": 3}, {"name": "b", "min": 2, "max": 2}]}});
+    admin.patch("mcl", "team", "shop", &spec).await?;
+    let is_written = |o: &Value| o["spec"]["topology"]["version"] == "v1.34.0";
+    let cluster = plane.until("cluster", "changed", is_written).await?;
+    let workers = &cluster["spec"]["topology"]["workers"]["machineDeployments"];
+    ensure!(workers[0]["replicas"].is_null() && workers[1]["replicas"] == 2, "{cluster:#}");
+    ensure!(cluster["spec"]["controlPlaneEndpoint"]["port"] == 6443, "{cluster:#}");
+    ensure!(cluster["metadata"]["generation"] == 3, "{cluster:#}");
+    let is_updating = |o: &Value| o["status"]["observedGeneration"] == o["metadata"]["generation"];
+    let mcl = plane.until("mcl", "Updating", is_updating).await?;
+    ensure!(mcl["status"]["state"] == "Updating" && condition(&mcl, "Ready")["status"] == "False", "{mcl:#}");
+    plane.reconciled(3).await?;
+    plane.until("mcl", "Ready", |o| o["status"]["state"] == "Ready").await.map(drop)
+}
+
+async fn deleted(plane: &Plane) -> Test {
+    let admin = plane.here.admin().await?;
+    let finalizers = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    let kept = finalizers(json!(["cluster.cluster.x-k8s.io"]));
+    admin.patch("cluster", "team", "shop", &kept).await?;
+    admin.delete("mcl", "team", "shop", &json!({})).await?;
+    plane.until("cluster", "being deleted", |o| o["metadata"]["deletionTimestamp"].is_string()).await?;
+    plane.until("mcl", "Deleting", |o| o["status"]["state"] == "Deleting").await?;
+    admin.patch("cluster", "team", "shop", &finalizers(Value::Null)).await?;
+    plane.gone("cluster").await?;
+    let touched = json!({"metadata": {"annotations": {"example.com/touched": "gone"}}});
+    // It may be gone by itself at this moment.
+    let _ = admin.patch("mcl", "team", "shop", &touched).await;
+    plane.gone("mcl").await
+}
