@@ -128,6 +128,7 @@ const LAYERS: [Layer; 29] = [
         "coppice-cli",
         &[
             "coppice-api",
+            "coppice-clusters",
             "coppice-clusters-api",
             "coppice-destination",
             "coppice-hierarchy",

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::command::{
-    acknowledge, completion, crds, create, doctor, explain, extend, give_back, hold, import, list, message,
-    plan, preview, quota, rearm, release, simulate, transfer, tree, version, wake,
+    acknowledge, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import, list,
+    message, plan, preview, quota, rearm, release, simulate, transfer, tree, version, wake,
 };
 use crate::validate;
 
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Create(create::CreateArgs),
     Transfer(transfer::TransferArgs),
     GiveBack(give_back::GiveBackArgs),
+    Cluster(cluster::ClusterArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Extend(extend::ExtendArgs),
@@ -134,6 +135,10 @@ pub(crate) enum ArgumentError {
         "write PARENT/NAME of a Subnamespace: two names of namespaces, in lower-case letters, digits and '-', at most 63 each"
     )]
     Subnamespace,
+    #[error(
+        "write a ManagedCluster's name: lower-case letters, digits and '-', at most 63; its namespace with -n"
+    )]
+    ManagedCluster,
     #[error("write what for")]
     NoReason,
     #[error("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout")]

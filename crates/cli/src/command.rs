@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod acknowledge;
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod create;
@@ -43,6 +44,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Create(args) => create::run(&args, connection, io).await,
         Command::Transfer(args) => transfer::run(&args, connection, io).await,
         Command::GiveBack(args) => give_back::run(&args, connection, io).await,
+        Command::Cluster(args) => cluster::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,
         Command::Release(args) => release::run(&args, connection, io).await,
         Command::Extend(args) => extend::run(&args, connection, io).await,

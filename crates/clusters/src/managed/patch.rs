@@ -118,28 +118,29 @@ fn collect(path: String, from: &Value, to: &Value, found: &mut Vec<Change>) {
     if from == to {
         return;
     }
-    match (from, to) {
-        (Value::Object(before), Value::Object(after)) => {
-            for field in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
-                let dot = if path.is_empty() { "" } else { "." };
-                collect(format!("{path}{dot}{field}"), field_of(from, field), field_of(to, field), found);
-            }
+    // Of what was not there each field is new.
+    let (none, from_nothing) = (Map::new(), from.is_null());
+    if let Value::Object(after) = to
+        && let Some(before) = from.as_object().or((from_nothing && !after.is_empty()).then_some(&none))
+    {
+        for field in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
+            let dot = if path.is_empty() { "" } else { "." };
+            collect(format!("{path}{dot}{field}"), field_of(from, field), field_of(to, field), found);
         }
-        (Value::Array(before), Value::Array(after)) => {
-            let key = key_of(before).filter(|key| key_of(after) == Some(*key));
-            let Some(key) = key else {
-                found.push(Change { path, from: from.clone(), to: to.clone() });
-                return;
-            };
-            let is_new = |item: &&Value| find(before, key, item).is_none();
-            for item in before.iter().chain(after.iter().filter(is_new)) {
-                let name = item[key].as_str().map_or_else(|| item[key].to_string(), str::to_owned);
-                let old = find(before, key, item).unwrap_or(&NONE);
-                let new = find(after, key, item).unwrap_or(&NONE);
-                collect(format!("{path}[{name}]"), old, new, found);
-            }
-        }
-        _ => found.push(Change { path, from: from.clone(), to: to.clone() }),
+        return;
+    }
+    let (before, after) = (items(from), items(to));
+    let is_same_key = |key: &&'static str| from_nothing || key_of(before) == Some(*key);
+    let Some(key) = key_of(after).filter(is_same_key) else {
+        found.push(Change { path, from: from.clone(), to: to.clone() });
+        return;
+    };
+    let is_new = |item: &&Value| find(before, key, item).is_none();
+    for item in before.iter().chain(after.iter().filter(is_new)) {
+        let name = item[key].as_str().map_or_else(|| item[key].to_string(), str::to_owned);
+        let old = find(before, key, item).unwrap_or(&NONE);
+        let new = find(after, key, item).unwrap_or(&NONE);
+        collect(format!("{path}[{name}]"), old, new, found);
     }
 }
 
@@ -268,6 +269,17 @@ mod tests {
             ]
         );
         assert_eq!(drift(&written, &written), []);
+        let shown: Vec<String> = changes(&Value::Null, &live).into_iter().map(|change| change.path).collect();
+        assert_eq!(
+            shown,
+            [
+                "spec.workers[a].max",
+                "spec.workers[a].min",
+                "spec.workers[a].name",
+                "spec.workers[a].zones",
+                "spec.workers[c].name"
+            ]
+        );
     }
 
     #[test]

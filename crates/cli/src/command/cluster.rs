@@ -1,0 +1,196 @@
+//! `coppice cluster`: what of a cluster a ManagedCluster would change, and what others have changed of it.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use coppice_clusters::managed::patch::{Change, changes, drift};
+use coppice_clusters::managed::plan::{desired_of, last_applied, merged};
+use coppice_clusters::managed::{LiveFact, Managed, Shape};
+use coppice_clusters_api::ManagedCluster;
+use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::args::{ArgumentError, ConnectionArgs, OutputArgs, OutputFormat};
+use crate::connect::{Connection, connect, failed};
+use crate::print::{self, Cell, Table};
+use crate::{Exit, Io, validate};
+
+/// Show what a ManagedCluster would change of its cluster, and what others have changed of it
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    Plan(ClusterPlanArgs),
+    Drift(ClusterDriftArgs),
+}
+
+/// Show what would be changed of a cluster for it to be as its ManagedCluster says
+///
+/// Compares the fields that its spec decides with those that the Cluster has, and changes nothing. Fields that only others write are
+/// not shown. It is what coppice-access writes when it writes next, which is when the spec changes: what others have changed is shown
+/// here, too, and is not changed back before that.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice cluster plan shop -n team
+  coppice cluster plan shop -n team -o json
+
+Columns: FIELD, LIVE, what it is, DESIRED, what it is to be; - where there is nothing.
+
+Exit codes: 0 shown, 1 error, 2 usage.")]
+pub(crate) struct ClusterPlanArgs {
+    /// The ManagedCluster
+    #[arg(value_name = "NAME", value_parser = cluster_name)]
+    name: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Show what others have changed of a cluster
+///
+/// Compares the fields that were last written for a ManagedCluster with those that the Cluster has now.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice cluster drift shop -n team
+  coppice cluster drift shop -n team -o name     the fields alone
+
+Columns: FIELD, WRITTEN, what was written last, LIVE, what it is; - where there is nothing.
+
+Exit codes: 0 nothing was changed, 3 something was, 1 error, 2 usage.")]
+pub(crate) struct ClusterDriftArgs {
+    /// The ManagedCluster
+    #[arg(value_name = "NAME", value_parser = cluster_name)]
+    name: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Reads the name of a ManagedCluster.
+fn cluster_name(text: &str) -> Result<String, ArgumentError> {
+    if validate::is_dns_label(text) { Ok(text.to_owned()) } else { Err(ArgumentError::ManagedCluster) }
+}
+
+pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let connection = connect(connection, io).await?;
+    match &args.question {
+        Question::Plan(args) => plan(args, &connection, io).await,
+        Question::Drift(args) => drifted(args, &connection, io).await,
+    }
+}
+
+async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
+    let observed = read(connection, &args.name).await?;
+    let live = match &observed.live {
+        LiveFact::Made(live) => live.clone(),
+        LiveFact::Foreign => bail!(
+            "there is a Cluster {} that was not made for this ManagedCluster: delete that, or write a ManagedCluster of another name",
+            args.name
+        ),
+        _ => Value::Null,
+    };
+    let desired = desired_of(&observed, &live).map_err(|failure| anyhow!(failure.message))?;
+    let found = changes(&live, &merged(&live, &desired));
+    let nothing = "nothing would be changed: the cluster is as its spec says";
+    show(&found, ["FIELD", "LIVE", "DESIRED"], nothing, args.output, io)?;
+    Ok(Exit::Ok)
+}
+
+async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
+    let observed = read(connection, &args.name).await?;
+    let LiveFact::Made(live) = &observed.live else {
+        bail!(
+            "nothing was made for ManagedCluster {}/{} yet, or it is gone",
+            observed.namespace,
+            observed.name
+        );
+    };
+    let found = drift(live, &last_applied(live));
+    let nothing = "nothing was changed by others of what was written";
+    show(&found, ["FIELD", "WRITTEN", "LIVE"], nothing, args.output, io)?;
+    Ok(if found.is_empty() { Exit::Ok } else { Exit::Attention })
+}
+
+/// The ManagedCluster, and the object that was made for it.
+async fn read(connection: &Connection, name: &str) -> Result<Managed> {
+    let Connection { client, namespace } = connection;
+    let what = format!("ManagedCluster {namespace}/{name} cannot be read");
+    let api = Api::<ManagedCluster>::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
+    let found =
+        found.with_context(|| format!("there is no ManagedCluster {name} in namespace {namespace}"))?;
+    let uid = found.metadata.uid.unwrap_or_default();
+    if Shape::of(&found.spec) == Shape::Shoot {
+        bail!(
+            "ManagedCluster {namespace}/{name} asks for a Shoot of Gardener, which this version does not read"
+        );
+    }
+    let live = live(client, namespace, name, &uid).await?;
+    Ok(Managed {
+        namespace: namespace.clone(),
+        name: name.to_owned(),
+        uid,
+        generation: found.metadata.generation.unwrap_or_default(),
+        deleting: found.metadata.deletion_timestamp.is_some(),
+        has_finalizer: true,
+        spec: found.spec,
+        status: found.status.unwrap_or_default(),
+        live,
+    })
+}
+
+async fn live(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<LiveFact> {
+    let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "clusters");
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let what = format!("Cluster {namespace}/{name} cannot be read");
+    let Some(found) = api.get_opt(name).await.map_err(|error| failed(&what, &error))? else {
+        return Ok(LiveFact::Absent);
+    };
+    let found = serde_json::to_value(found)?;
+    let is_ours = found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid;
+    Ok(if is_ours { LiveFact::Made(found) } else { LiveFact::Foreign })
+}
+
+fn show(
+    found: &[Change],
+    headers: [&'static str; 3],
+    nothing: &str,
+    output: OutputArgs,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    let report = || {
+        let change = |change: &Change| json!({"field": change.path, "from": change.from, "to": change.to});
+        found.iter().map(change).collect::<Vec<Value>>()
+    };
+    match output.output {
+        OutputFormat::Json => print::json(io.out, &report())?,
+        OutputFormat::Yaml => print::yaml(io.out, &report())?,
+        OutputFormat::Name => {
+            for change in found {
+                writeln!(io.screen(), "{}", change.path)?;
+            }
+        }
+        OutputFormat::Table | OutputFormat::Wide if found.is_empty() => io.print_note(nothing)?,
+        OutputFormat::Table | OutputFormat::Wide => {
+            let mut table = Table::new(&headers);
+            for Change { path, from, to } in found {
+                table.row(vec![Cell::from(path.as_str()), cell(from), cell(to)]);
+            }
+            table.write(&mut io.screen(), !output.no_headers)?;
+        }
+    }
+    Ok(())
+}
+
+fn cell(value: &Value) -> Cell {
+    match value {
+        Value::Null => Cell::from("-"),
+        Value::String(text) => Cell::from(text.as_str()),
+        value => Cell::from(value.to_string()),
+    }
+}

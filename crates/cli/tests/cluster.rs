@@ -1,0 +1,93 @@
+//! What of a cluster a ManagedCluster would change, and what others have changed of it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::server::{Script, against};
+
+const MANAGED: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/team/managedclusters/shop";
+const CLUSTER: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/team/clusters/shop";
+
+fn managed() -> Value {
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster",
+        "metadata": {"name": "shop", "namespace": "team", "uid": "u", "generation": 2},
+        "spec": {
+            "provider": {"clusterAPI": {"class": "small"}}, "version": "1.34.0",
+            "workers": [{"name": "a", "min": 2, "max": 2}]
+        }
+    })
+}
+
+/// As it was made for version 1.33.4 and a worker; since then somebody has changed how many workers there are, and has paused it.
+fn cluster() -> Value {
+    let topology = |replicas: u32| {
+        json!({
+            "classRef": {"name": "small"}, "version": "v1.33.4",
+            "workers": {"machineDeployments": [{"name": "a", "class": "default-worker", "replicas": replicas}]}
+        })
+    };
+    let labels = json!({"coppice.dev/managed-cluster": "u"});
+    let written = json!({"metadata": {"labels": labels}, "spec": {"topology": topology(1)}});
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {
+            "name": "shop", "namespace": "team", "uid": "c", "labels": labels,
+            "annotations": {"coppice.dev/applied": written.to_string()}
+        },
+        "spec": {"paused": true, "topology": topology(5)}
+    })
+}
+
+fn script() -> Script {
+    vec![(MANAGED, 200, managed()), (CLUSTER, 200, cluster())]
+}
+
+#[test]
+fn a_plan_has_the_fields_that_would_be_changed_alone() {
+    let (ran, requests) = against("coppice cluster plan shop -n team", script());
+    let expected = "FIELD                                                LIVE      DESIRED\n\
+                    spec.topology.version                                v1.33.4   v1.34.0\n\
+                    spec.topology.workers.machineDeployments[a].replicas   5         2\n";
+    let columns = |text: &str| -> Vec<Vec<String>> {
+        text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    assert_eq!((ran.code, columns(&ran.out)), (0, columns(expected)), "{ran:?}");
+    assert!(requests.iter().all(|(method, ..)| method == "GET"), "{requests:?}");
+}
+
+#[test]
+fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_nothing() {
+    let (ran, _) = against("coppice cluster plan shop -n team -o json", vec![(MANAGED, 200, managed())]);
+    let found: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+    let class = json!({"field": "spec.topology.classRef.name", "from": null, "to": "small"});
+    assert!(found.contains(&class), "{ran:?}");
+    let mut theirs = cluster();
+    theirs["metadata"]["labels"] = json!({});
+    let (ran, _) =
+        against("coppice cluster plan shop -n team", vec![(MANAGED, 200, managed()), (CLUSTER, 200, theirs)]);
+    assert!(ran.code == 1 && ran.err.contains("was not made for this ManagedCluster"), "{ran:?}");
+}
+
+#[test]
+fn drift_is_what_others_changed_of_what_was_written() {
+    let (ran, _) = against("coppice cluster drift shop -n team -o json", script());
+    let expected = json!([{
+        "field": "spec.topology.workers.machineDeployments[a].replicas", "from": 1, "to": 5
+    }]);
+    assert_eq!((ran.code, serde_json::from_str::<Value>(&ran.out).unwrap()), (3, expected));
+    let (ran, _) = against("coppice cluster drift shop -n team", vec![(MANAGED, 200, managed())]);
+    assert!(ran.code == 1 && ran.err.contains("nothing was made"), "{ran:?}");
+    let (ran, _) = against("coppice cluster drift shop -n team", Vec::new());
+    assert!(ran.code == 1 && ran.err.contains("there is no ManagedCluster shop"), "{ran:?}");
+}
+
+#[test]
+fn names_are_checked() {
+    let (ran, requests) = against("coppice cluster plan team/shop", Vec::new());
+    assert!(
+        ran.code == 2 && ran.err.contains("write a ManagedCluster's name") && requests.is_empty(),
+        "{ran:?}"
+    );
+}
