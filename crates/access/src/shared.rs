@@ -4,13 +4,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_clusters::kubeconfig::Unencrypted;
-use coppice_clusters_api::{ClusterProviderSpec, SecretKey};
+use coppice_clusters_api::{ClusterProviderSpec, GardenerShoot, Issuer, SecretKey};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::store::Store;
 use jiff::SignedDuration;
 
 use crate::budgets::Budgets;
 use crate::kinds::{ClusterAccesses, ClusterProviders, OutputSecrets};
+use crate::target::Shoot;
 use crate::targets::{Source, Targets};
 
 /// What the controllers share. Clones share it, too.
@@ -64,10 +65,19 @@ impl Providers {
         Source::new(&self.namespace, &at)
     }
 
-    /// The same for the one of that name, if it is there and its spec can be understood.
+    /// The same for the one of that name, if it is there, its spec can be understood, and it is none of a garden.
     pub(crate) fn source_of(&self, name: &str) -> Option<Source> {
         let provider = self.store.get("", name)?;
-        Some(self.source(provider.spec.as_ref().ok()?))
+        let spec = provider.spec.as_ref().ok().filter(|spec| spec.project.is_none())?;
+        Some(self.source(spec))
+    }
+
+    /// How a Shoot is reached to have its credentials made by this issuer, if its provider is one of a garden.
+    pub(crate) fn source_of_shoot(&self, shoot: &GardenerShoot, issuer: Issuer) -> Option<Source> {
+        let provider = self.store.get("", &shoot.provider)?;
+        let spec = provider.spec.as_ref().ok()?;
+        let shoot = Shoot::new(spec.project.as_ref()?, &shoot.shoot, issuer);
+        Some(Source::of_shoot(self.source(spec), shoot))
     }
 
     /// For how long at least it is tried to revoke what was issued by the one of that name.

@@ -1,13 +1,15 @@
-//! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`.
+//! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`, and what a garden
+//! is asked for a Shoot in `garden.rs`.
 
 mod certificate;
+mod garden;
 
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters::kubeconfig::Kubeconfig;
-use coppice_clusters::probe;
+use coppice_clusters::probe::{self, Probe};
 use coppice_clusters::rights::{Owner, TargetKind, TargetObject, is_wanted};
 use coppice_clusters_api::names::{TARGET_NAMESPACE, account, bound_secret};
 use coppice_clusters_api::{Rights, Rule, TargetIdentity};
@@ -18,7 +20,8 @@ use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::certificate::RequestedCertificate;
+pub(crate) use self::certificate::{RequestedCertificate, user_of};
+pub(crate) use self::garden::Shoot;
 use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
@@ -48,15 +51,18 @@ impl Failure {
     }
 
     fn of(what: &str, error: &kube::Error) -> Self {
+        Self::by("the target", what, error)
+    }
+
+    /// That a server did not do something.
+    fn by(server: &str, what: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status)
                 if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>
             {
-                Self::new(Reason::TargetRefused, format!("the target refuses to {what}: {}", why(error)))
+                Self::new(Reason::TargetRefused, format!("{server} refuses to {what}: {}", why(error)))
             }
-            error => {
-                Self::new(Reason::TargetUnreachable, format!("the target did not {what}: {}", why(error)))
-            }
+            error => Self::new(Reason::TargetUnreachable, format!("{server} did not {what}: {}", why(error))),
         }
     }
 }
@@ -170,7 +176,10 @@ impl Target {
 
     /// Deletes everything that a credential of this access is issued from.
     pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove_kind(permit, owner.issued_from(), owner, None, |_| true).await
+        match owner.issued_from() {
+            Some(kind) => self.remove_kind(permit, kind, owner, None, |_| true).await,
+            None => Ok(()),
+        }
     }
 
     /// Deletes the Secret that a token is bound to, by its name, which no other has: one that lost its label would not be found, and
@@ -431,12 +440,11 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// Tries a credential out, as the one who has it, who is to be this user.
+/// Tries a credential out, as the one who has it, who is to be this user: what the target is asked, and what it is to answer.
 pub(crate) async fn try_out(
     clients: &Clients,
     identity: &str,
-    rights: &Rights,
-    rules: &[Rule],
+    questions: &[(Probe, bool)],
 ) -> Result<Verdict, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -448,13 +456,12 @@ pub(crate) async fn try_out(
     if user != identity {
         return Ok(Verdict::Wrong("the target takes the credential for that of somebody else".to_owned()));
     }
-    let probes = [(probe::granted(rights, rules), true), (probe::refused(rights, rules), false)];
-    for (probe, expected) in probes.into_iter().filter_map(|(probe, expected)| Some((probe?, expected))) {
+    for (probe, expected) in questions {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let answer = ask(clients, path, &probe.review()).await;
         let answer = answer.map_err(|error| Failure::of("say what the credential permits", &error))?;
-        if answer["status"]["allowed"].as_bool() != Some(expected) {
-            let says = if expected { "does not permit" } else { "permits" };
+        if answer["status"]["allowed"].as_bool() != Some(*expected) {
+            let says = if *expected { "does not permit" } else { "permits" };
             return Ok(Verdict::Wrong(format!("the credential {says}: {probe}")));
         }
     }

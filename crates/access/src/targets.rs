@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::output::{Secret, read_secret};
-use crate::target::{Failure, Target};
+use crate::target::{Failure, Shoot, Target};
 
 /// Why there is no kubeconfig to use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,10 @@ const WORKERS: usize = 16;
 pub(crate) type Place = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 /// After so long a kubeconfig is read again, or twice that at most: who labels its Secret does not wait for that.
 const READ_AGAIN: Duration = Duration::from_mins(5);
+/// For so long a Shoot is reached with a kubeconfig that its garden has issued; that is valid for twice as long.
+const SHOOT_REACHED: Duration = Duration::from_mins(5);
+/// For so many seconds a garden is asked for one: it issues none for less.
+pub(crate) const SHOOT_SECONDS: u64 = 600;
 
 /// Where a kubeconfig is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,12 +69,25 @@ pub(crate) struct Source {
     key: String,
     /// The cluster of Cluster API that the Secret has to be kept for, if it is one.
     cluster: Option<String>,
+    /// The Shoot that the kubeconfig, which is that of a garden, is for.
+    shoot: Option<Shoot>,
 }
 
 impl Source {
     /// In a Secret of that namespace.
     pub(crate) fn new(namespace: &str, SecretKey { name, key }: &SecretKey) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.clone(), key: key.clone(), cluster: None }
+        let (name, key) = (name.clone(), key.clone());
+        Self { namespace: namespace.to_owned(), name, key, cluster: None, shoot: None }
+    }
+
+    /// Of a Shoot: the kubeconfig of its garden is there.
+    pub(crate) fn of_shoot(garden: Self, shoot: Shoot) -> Self {
+        Self { shoot: Some(shoot), ..garden }
+    }
+
+    /// The Shoot that it is for, and the garden that has it.
+    pub(crate) fn shoot(&self) -> Option<(&Shoot, Self)> {
+        Some((self.shoot.as_ref()?, Self { shoot: None, ..self.clone() }))
     }
 
     /// That of a cluster of Cluster API in that namespace.
@@ -80,6 +97,7 @@ impl Source {
             name: capi_kubeconfig(cluster),
             key: CAPI_KUBECONFIG_KEY.to_owned(),
             cluster: Some(cluster.to_owned()),
+            shoot: None,
         }
     }
 
@@ -175,6 +193,12 @@ impl Targets {
 
     /// What is known of a kubeconfig without asking anybody.
     pub(crate) fn fact(&self, source: &Source) -> KubeconfigFact {
+        if let Some((_, garden)) = source.shoot() {
+            return match self.fact(&garden) {
+                KubeconfigFact::Endpoint(_) => KubeconfigFact::OfGarden,
+                fact => fact,
+            };
+        }
         let state = self.state();
         let known = state
             .known
@@ -208,8 +232,11 @@ impl Targets {
         silent.retain(|endpoint| endpoints.contains(endpoint));
     }
 
-    /// Whether as many work on the target now as may.
+    /// Whether as many work on the target now as may, or on its garden.
     pub(crate) fn is_busy(&self, source: &Source) -> bool {
+        if source.shoot().is_some_and(|(_, garden)| self.is_busy(&garden)) {
+            return true;
+        }
         let state = self.state();
         let last = state.known.get(source).and_then(|known| known.last.as_ref());
         last.is_some_and(|last| !self.has_place(&state, &last.cluster))
@@ -274,12 +301,43 @@ impl Targets {
         Ok(Target { kubeconfig, clients })
     }
 
-    /// Reads a kubeconfig and remembers it; none if there is no such Secret.
+    /// A Shoot, as long as it is reached with the kubeconfig that its garden issued last.
+    pub(crate) fn shoot(&self, source: &Source) -> Option<Target> {
+        let is_new = |known: &&Known| known.read_at.is_some_and(|at| at.elapsed() < SHOOT_REACHED);
+        let kubeconfig = self.state().known.get(source).filter(is_new)?.last.clone()?;
+        let clients = self.kept_clients(source, &kubeconfig)?;
+        Some(Target { kubeconfig, clients })
+    }
+
+    /// A Shoot, by a kubeconfig that its garden has just issued: it is in memory alone.
+    pub(crate) async fn keep_shoot(
+        &self,
+        source: &Source,
+        kubeconfig: Kubeconfig,
+    ) -> Result<Target, Failure> {
+        let clients = self.clients(&kubeconfig).await?;
+        let last = Some(kubeconfig.clone());
+        let known = Known { read_at: Some(Instant::now()), is_usable: true, last, clients: None };
+        self.state().known.insert(source.clone(), known);
+        self.keep_clients(source, &kubeconfig, &clients);
+        Ok(Target { kubeconfig, clients })
+    }
+
+    /// A Shoot is reached with another kubeconfig next time.
+    pub(crate) fn forget_shoot(&self, source: &Source) {
+        if source.shoot.is_some() {
+            self.state().known.remove(source);
+        }
+    }
+
+    /// Reads a kubeconfig and remembers it, of a Shoot that of its garden; none if there is no such Secret.
     pub(crate) async fn read(
         &self,
         clients: &Clients,
         source: &Source,
     ) -> Result<Option<Kubeconfig>, ReadError> {
+        let garden = source.shoot().map(|(_, garden)| garden);
+        let source = garden.as_ref().unwrap_or(source);
         let Source { namespace, name, .. } = source;
         let secret = read_secret(clients, namespace, name)
             .await

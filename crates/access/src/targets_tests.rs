@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use coppice_clusters_api::Issuer;
 use coppice_scripted::{Answer, NOW, scripted};
 use serde_json::json;
 
@@ -184,4 +185,38 @@ async fn a_secret_that_cluster_api_did_not_make_is_not_used() {
         let read = targets.read(&clients, &source).await;
         assert_eq!(read.err().map(|error| unusable(error).reason), expected, "{type_} {cluster}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shoot_is_reached_for_some_minutes_with_what_its_garden_issued_and_that_is_never_the_gardens() {
+    let (targets, (clients, _)) = (targets(), here(secret("https://garden")));
+    let shoot = |name: &str| Source::of_shoot(source(), Shoot::new("dev", name, Issuer::GardenerAdmin));
+    let (shop, other) = (shoot("shop"), shoot("other"));
+    assert_eq!(targets.fact(&shop), KubeconfigFact::Unread);
+    assert!(targets.read(&clients, &shop).await.unwrap().is_some());
+    assert_eq!(targets.fact(&shop), KubeconfigFact::OfGarden);
+    assert!(targets.shoot(&shop).is_none(), "nobody has issued one");
+    let issued = kubeconfig::parse(kubeconfig("https://shop").as_bytes(), Unencrypted::Nowhere).unwrap();
+    let kept = targets.keep_shoot(&shop, issued).await.unwrap();
+    assert_eq!(kept.kubeconfig.cluster.server, "https://shop");
+    assert!(targets.shoot(&shop).is_some() && targets.shoot(&other).is_none());
+    let viewer = Source::of_shoot(source(), Shoot::new("dev", "shop", Issuer::GardenerViewer));
+    assert!(targets.shoot(&viewer).is_none(), "with no more rights than it takes");
+    // Who waits for its garden waits for it.
+    let (_, garden) = shop.shoot().unwrap();
+    let garden = targets.of(&clients, &garden, false).await.unwrap();
+    assert_eq!(garden.kubeconfig.cluster.server, "https://garden");
+    let places: Vec<_> = std::iter::from_fn(|| targets.place(&garden)).collect();
+    assert!(targets.is_busy(&shop) && targets.place(&kept).is_some());
+    drop(places);
+    assert!(!targets.is_busy(&shop));
+    // Another kubeconfig of the garden, one that the Shoot does not take, and one that expires soon are not used any more.
+    targets.changed("team", "target");
+    assert!(targets.shoot(&shop).is_none());
+    targets.keep_shoot(&shop, kept.kubeconfig.clone()).await.unwrap();
+    targets.forget_shoot(&shop);
+    assert!(targets.shoot(&shop).is_none());
+    targets.keep_shoot(&shop, kept.kubeconfig).await.unwrap();
+    tokio::time::advance(SHOOT_REACHED).await;
+    assert!(targets.shoot(&shop).is_none());
 }

@@ -406,6 +406,12 @@ mod tests {
         };
         let view = "{bind: {clusterRole: view, namespaces: [shop]}}";
         assert_eq!(problems(&spec("1h", "out", view)), Vec::<String>::new());
+        let of_shoot = |shoot: &str, issuer: &str, rights: &str| {
+            format!("{{cluster: {{gardener: {shoot}}}, issuer: {issuer}, {rights}output: {{secret: out}}}}")
+        };
+        let (shoot, rights) = ("{provider: dev, shoot: shop}", format!("rights: {view}, "));
+        assert_eq!(problems(&of_shoot(shoot, "GardenerAdmin", "")), Vec::<String>::new());
+        assert_eq!(problems(&of_shoot(shoot, "TokenRequest", &rights)), Vec::<String>::new());
         for (spec, says) in [
             (spec("5m", "out", view), "spec.ttl: write 10m to 30d"),
             (spec("1h", "target", view), "output.secret: write the name of another Secret"),
@@ -413,6 +419,24 @@ mod tests {
             (
                 spec("1h", "out", "{bind: {namespaces: [shop]}}"),
                 "spec.rights.bind: write exactly one of: role",
+            ),
+            (
+                of_shoot("{provider: dev, shoot: Shop}", "GardenerAdmin", ""),
+                "shoot: write the name of a Shoot",
+            ),
+            (of_shoot("{provider: dev}", "GardenerAdmin", ""), "spec.cluster.gardener.shoot: required"),
+            (
+                of_shoot(shoot, "GardenerViewer", &rights),
+                "leave it out, since their rights cannot be narrowed",
+            ),
+            (of_shoot(shoot, "TokenRequest", ""), "rights: write what the credential permits"),
+            (
+                of_shoot(shoot, "GardenerAdmin", "").replace("gardener: ", "provider: {name: p}, gardener: "),
+                "spec.cluster: write exactly one of: kubeconfigSecret",
+            ),
+            (
+                "{cluster: {provider: {name: p}}, issuer: GardenerAdmin, output: {secret: out}}".to_owned(),
+                "issuer: write TokenRequest or ClientCertificate, since GardenerAdmin",
             ),
         ] {
             let found = problems(&spec);
@@ -422,14 +446,19 @@ mod tests {
 
     #[test]
     fn providers_of_clusters_are_checked() {
-        let problems = |allow: &str| -> Vec<String> {
-            let spec: Value =
-                serde_yaml::from_str(&format!("{{credential: {{secret: shop}}, allow: [{allow}]}}")).unwrap();
+        let of = |project: &str, allow: &str| -> Vec<String> {
+            let spec = format!("{{credential: {{secret: shop}}, {project}allow: [{allow}]}}");
+            let spec: Value = serde_yaml::from_str(&spec).unwrap();
             let object = serde_json::json!({
                 "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "shop"}, "spec": spec
             });
             check(&object).iter().map(ToString::to_string).collect()
         };
+        let problems = |allow: &str| of("", allow);
+        let admin = "{namespaces: [team], issuers: [GardenerAdmin]}";
+        assert_eq!(of("project: dev, ", admin), Vec::<String>::new());
+        let bad = of("project: Dev, ", admin);
+        assert!(bad.len() == 1 && bad[0].contains("write the name of a Project of Gardener"), "{bad:#?}");
         let rights = "rights: {namespaces: ['*'], clusterRoles: [view]}";
         assert_eq!(problems(&format!("{{namespaces: [team], {rights}}}")), Vec::<String>::new());
         for (allow, says) in [
@@ -437,6 +466,12 @@ mod tests {
             (format!("{{namespaceSelector: {{}}, {rights}}}"), "an empty selector is not accepted"),
             (format!("{{namespaces: [team], maxTtl: 1m, {rights}}}"), "write 10m to 30d"),
             ("{namespaces: [team], rights: {namespaces: ['*']}}".to_owned(), "write at least one of: rules"),
+            ("{namespaces: [team]}".to_owned(), "rights: write what may be asked for at most"),
+            (admin.to_owned(), "project: write the project of Gardener"),
+            (
+                format!("{{namespaces: [team], issuers: [TokenRequest, GardenerViewer], {rights}}}"),
+                "project: write the project of Gardener",
+            ),
             (
                 "{namespaces: [team], rights: {namespaces: ['Shop'], roles: [a]}}".to_owned(),
                 "write the name of a namespace of the target, or '*'",

@@ -10,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_source::ClusterSource;
 use crate::{Issuer, schema};
 
 /// The shortest `spec.ttl`: API servers issue nothing for less.
@@ -68,6 +69,12 @@ pub const WRITTEN: &str = "Written";
 }, {
     "rule": "!has(self.cluster.clusterAPI) || self.output.secret != self.cluster.clusterAPI.name + '-kubeconfig'",
     "message": "output.secret: write the name of another Secret than the one with the kubeconfig of Cluster API, which credentials are issued with"
+}, {
+    "rule": "!has(self.issuer) || !(self.issuer in ['GardenerAdmin', 'GardenerViewer']) || has(self.cluster.gardener)",
+    "message": "issuer: write TokenRequest or ClientCertificate, since GardenerAdmin and GardenerViewer issue for cluster.gardener alone"
+}, {
+    "rule": "has(self.rights) != (has(self.issuer) && self.issuer in ['GardenerAdmin', 'GardenerViewer'])",
+    "message": "rights: write what the credential permits; with the issuers GardenerAdmin and GardenerViewer leave it out, since their rights cannot be narrowed: write the issuer TokenRequest for fewer"
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterAccessSpec {
@@ -76,19 +83,23 @@ pub struct ClusterAccessSpec {
         "rule": "self == oldSelf",
         "message": "the cluster of a ClusterAccess cannot be changed: delete it, which revokes its credential there, and create another one"
     }, {
-        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI), has(self.provider)].exists_one(given, given)",
-        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API), provider (a ClusterProvider)"
+        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI), has(self.gardener), has(self.provider)].exists_one(given, given)",
+        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API), gardener (a Shoot of Gardener), provider (a ClusterProvider)"
     }]))]
     pub cluster: ClusterSource,
     /// Who issues the credential. `TokenRequest`: the target's API server, as a token of a service account that is bound to a Secret
     /// there: deleting that Secret revokes this token and no other. `ClientCertificate`: the target, as a client certificate with a key
-    /// that is made here; it cannot be revoked, and is valid until it expires. It cannot be changed: each issuer has a user of its own.
-    /// Default: `TokenRequest`, which every cluster has.
+    /// that is made here; it cannot be revoked, and is valid until it expires. `GardenerAdmin` and `GardenerViewer`: Gardener, for
+    /// `cluster.gardener`, as a client certificate of an administrator, or of somebody who may read everything but Secrets; neither can be
+    /// revoked, and each is valid for a day at most. It cannot be changed: each issuer has a user of its own. Default: `TokenRequest`, which
+    /// every cluster has.
     #[serde(default, skip_serializing_if = "Issuer::is_default")]
     #[schemars(default)]
     pub issuer: Issuer,
-    /// What the credential permits in the target. A change takes effect within seconds, without another credential.
-    #[schemars(extend("x-kubernetes-validations" = [{
+    /// What the credential permits in the target. A change takes effect within seconds, without another credential. Required; to be left out
+    /// with the issuers `GardenerAdmin` and `GardenerViewer`, whose rights cannot be narrowed.
+    #[serde(default, skip_serializing_if = "Rights::is_empty")]
+    #[schemars(default, extend("x-kubernetes-validations" = [{
         "rule": "[has(self.role), has(self.clusterRole), has(self.bind)].exists_one(given, given)",
         "message": "write exactly one of: role (rules in one namespace), clusterRole (rules in the whole cluster), bind (a role of the target)"
     }]))]
@@ -138,59 +149,6 @@ const fn forget_after() -> Duration {
     FORGET_AFTER
 }
 
-/// How the target is found and who issues there: exactly one field.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClusterSource {
-    /// A kubeconfig in a Secret of the same namespace, whose user may create the service account, its role and its tokens, or the role
-    /// and the certificates. Whoever writes the ClusterAccess has to be permitted to read that Secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubeconfig_secret: Option<SecretKey>,
-    /// A `Cluster` of Cluster API in the same namespace. The kubeconfig is the one that Cluster API keeps for it, in the Secret
-    /// `NAME-kubeconfig`. Whoever writes the ClusterAccess has to be permitted to read that Secret.
-    #[serde(default, rename = "clusterAPI", skip_serializing_if = "Option::is_none")]
-    pub cluster_api: Option<CapiCluster>,
-    /// A ClusterProvider, which has a kubeconfig that the platform keeps and nobody in this namespace can read, and says which rights may be
-    /// asked for at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<ProviderName>,
-}
-
-/// A ClusterProvider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ProviderName {
-    /// Its name.
-    #[schemars(schema_with = "schema::object_name")]
-    pub name: String,
-}
-
-/// A cluster of Cluster API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CapiCluster {
-    /// The name of the `Cluster`.
-    #[schemars(schema_with = "schema::cluster_name")]
-    pub name: String,
-}
-
-/// A value in a Secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SecretKey {
-    /// The Secret's name.
-    #[schemars(schema_with = "schema::object_name")]
-    pub name: String,
-    /// The key in its data. Default: `kubeconfig`, as most tools write it.
-    #[serde(default = "key")]
-    #[schemars(schema_with = "schema::data_key", default = "key")]
-    pub key: String,
-}
-
-pub(crate) fn key() -> String {
-    "kubeconfig".to_owned()
-}
-
 /// What a credential permits: exactly one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -204,6 +162,13 @@ pub struct Rights {
     /// A role that the target has, in some of its namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bind: Option<Bind>,
+}
+
+impl Rights {
+    /// Whether none were written, as with issuers that have rights of their own.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Rules in one namespace.

@@ -10,7 +10,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_access::{key, ttl};
+use crate::cluster_access::ttl;
+use crate::cluster_source::key;
 use crate::largest_rights::LargestRights;
 use crate::{Issuer, schema};
 
@@ -32,6 +33,13 @@ pub const MAX_USED_BY: usize = 10;
     derive = "PartialEq",
     doc = "A kubeconfig that the platform keeps, which namespaces may have credentials issued with it, and with which rights at most.",
     printcolumn(name = "Secret", type_ = "string", json_path = ".spec.credential.secret"),
+    printcolumn(
+        name = "Project",
+        type_ = "string",
+        json_path = ".spec.project",
+        description = "The project of Gardener, if it is for Shoots",
+        priority = 1
+    ),
     printcolumn(
         name = "Accesses",
         type_ = "integer",
@@ -58,11 +66,21 @@ pub const MAX_USED_BY: usize = 10;
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.project) || !has(self.allow) || self.allow.all(entry, !has(entry.issuers) || !entry.issuers.exists(issuer, issuer in ['GardenerAdmin', 'GardenerViewer']))",
+    "message": "project: write the project of Gardener whose Shoots GardenerAdmin and GardenerViewer are to issue for, or leave these out of allow[].issuers"
+}]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterProviderSpec {
     /// The kubeconfig that credentials are issued with, in a Secret of the namespace of `coppice-access`. It is read again for each use: with
     /// another one in the Secret that one is used.
     pub credential: ProviderCredential,
+    /// The project of Gardener whose Shoots ClusterAccesses name as `spec.cluster.gardener`. The kubeconfig is then that of the garden: of a
+    /// user who may read this project, and create `shoots/adminkubeconfig` or `shoots/viewerkubeconfig` in its namespace. Default: none, and
+    /// the kubeconfig is that of the cluster that ClusterAccesses name as `spec.cluster.provider`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::project_name")]
+    pub project: Option<String>,
     /// How many credentials and changes of rights may be asked for in any minute, for all ClusterAccesses together. Those that are about to
     /// expire go first, then those that were asked for, lost or changed, then those of new ClusterAccesses, then all others. Whoever waits
     /// becomes more urgent every 5 minutes, and namespaces that wait take turns. Changes that only take rights away and revocations are not
@@ -108,6 +126,9 @@ pub struct ProviderCredential {
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.namespaces) != has(self.namespaceSelector)",
     "message": "write exactly one of: namespaces (their names), namespaceSelector (by their labels)"
+}, {
+    "rule": "has(self.rights) == (!has(self.issuers) || self.issuers.exists(issuer, issuer in ['TokenRequest', 'ClientCertificate']))",
+    "message": "rights: write what may be asked for at most of the issuers TokenRequest and ClientCertificate; leave it out where issuers has neither, since the rights of GardenerAdmin and GardenerViewer cannot be narrowed"
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Allowed {
@@ -123,11 +144,14 @@ pub struct Allowed {
     #[schemars(schema_with = "schema::ttl", default = "ttl")]
     pub max_ttl: Duration,
     /// The values of `spec.issuer` that may be asked for. Certificates cannot be revoked, and the kubeconfig's user has to be permitted to
-    /// approve them: add `ClientCertificate` only where tokens will not do. Default: `TokenRequest` alone.
+    /// approve them: add `ClientCertificate` only where tokens will not do. `GardenerAdmin` lets these namespaces do everything in every Shoot of
+    /// the project, `GardenerViewer` read everything but Secrets. Default: `TokenRequest` alone.
     #[serde(default = "issuers")]
-    #[schemars(length(min = 1, max = 2), default = "issuers", extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(length(min = 1, max = 4), default = "issuers", extend("x-kubernetes-list-type" = "set"))]
     pub issuers: Vec<Issuer>,
-    /// The rights that may be asked for at most.
+    /// The rights that may be asked for at most of the issuers `TokenRequest` and `ClientCertificate`. Required, unless `issuers` has neither.
+    #[serde(default, skip_serializing_if = "LargestRights::is_empty")]
+    #[schemars(default)]
     pub rights: LargestRights,
 }
 

@@ -38,3 +38,10 @@ pub struct LargestRights {
     #[schemars(schema_with = "schema::role_names")]
     pub roles: Vec<String>,
 }
+
+impl LargestRights {
+    /// Whether none were written, where no issuer is allowed that they would bound.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

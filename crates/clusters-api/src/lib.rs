@@ -4,6 +4,7 @@
 
 pub mod cluster_access;
 pub mod cluster_provider;
+mod cluster_source;
 mod issuer;
 pub mod largest_rights;
 pub mod managed_cluster;
@@ -12,13 +13,14 @@ pub mod names;
 mod schema;
 
 pub use cluster_access::{
-    AccessPhase, Bind, CapiCluster, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus,
-    ClusterRights, ClusterSource, IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision,
-    ProviderName, Restored, Rights, RoleRights, Rule, SecretKey, SupersededCertificate, TargetIdentity,
+    AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
+    IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision, Restored, Rights, RoleRights,
+    Rule, SupersededCertificate, TargetIdentity,
 };
 pub use cluster_provider::{
     Allowed, ClusterProvider, ClusterProviderSpec, ClusterProviderStatus, ProviderCredential,
 };
+pub use cluster_source::{CapiCluster, ClusterSource, GardenerShoot, ProviderName, SecretKey};
 pub use issuer::Issuer;
 pub use largest_rights::LargestRights;
 pub use managed_cluster::{

@@ -61,6 +61,28 @@ pub(crate) fn cluster_name(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The name of a Shoot of Gardener.
+pub(crate) fn shoot_name(_: &mut SchemaGenerator) -> Schema {
+    gardener_name(
+        "write the name of a Shoot: lower-case letters, digits and '-', beginning and ending with a letter or digit",
+    )
+}
+
+/// The name of a project of Gardener.
+pub(crate) fn project_name(_: &mut SchemaGenerator) -> Schema {
+    gardener_name(
+        "write the name of a Project of Gardener, not that of its namespace: lower-case letters, digits and '-', beginning and ending with a \
+         letter or digit",
+    )
+}
+
+fn gardener_name(message: &str) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": 63,
+        "x-kubernetes-validations": [{"rule": "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')", "message": message}]
+    })
+}
+
 /// The name of a role, which may have any characters that are no part of a path.
 pub(crate) fn role_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

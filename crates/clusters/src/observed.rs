@@ -35,6 +35,8 @@ pub struct Observed {
     pub narrows: bool,
     /// The cluster that answered to it in this reconcile; none if that was not asked yet.
     pub target: Option<TargetIdentity>,
+    /// The user of the certificate that the Secret holds, where Gardener chooses that; none if it was not read.
+    pub user_name: Option<String>,
     /// The Secret that its spec names.
     pub output: OutputFact,
     /// What was done since the reconcile began, and is forgotten when the program ends.
@@ -49,6 +51,8 @@ pub enum KubeconfigFact {
     Unread,
     /// It is for this [endpoint](TargetIdentity::endpoint).
     Endpoint(String),
+    /// It is that of a garden: where the Shoot is, is known once something is done there.
+    OfGarden,
     /// There is none, or it is not used: why, whoever needs it finds out.
     Unusable,
 }

@@ -170,7 +170,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
         Some(_) => {
-            let restore = if observed.spec.cluster.provider.is_some() {
+            let restore = if observed.spec.cluster.provider_name().is_some() {
                 "ask the platform for a kubeconfig of the cluster before"
             } else {
                 "write a kubeconfig of the cluster before into that Secret"
@@ -237,6 +237,8 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
             Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
                 save(status::rights_applied(observed, now))
             }
+            // Gardener's issuers have rights of their own.
+            _ if spec.issuer.is_of_garden() => save(status::rights_applied(observed, now)),
             _ if observed.narrows => Step::ApplyRights,
             _ => waits_for_turn(observed, now).unwrap_or(Step::ApplyRights),
         };
@@ -280,7 +282,7 @@ fn not_issued(observed: &Observed, now: Timestamp) -> Option<Step> {
 /// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it. What was
 /// given before is left alone, and ends with its credential.
 fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
-    observed.spec.cluster.provider.as_ref()?;
+    observed.spec.cluster.provider_name()?;
     let (reason, message) = match &observed.permission {
         Permission::Unread => return Some(Step::ReadProvider),
         Permission::Allowed => return None,
@@ -300,7 +302,7 @@ fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
 /// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left.
 /// Revocations do not wait for that.
 fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
-    observed.spec.cluster.provider.as_ref()?;
+    observed.spec.cluster.provider_name()?;
     let asks_again = match observed.turn {
         Turn::Unasked => return Some(Step::TakeTurn),
         Turn::Granted => return None,
@@ -544,9 +546,11 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
     let forget_after = SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64());
     let forget_after = forget_after.max(observed.min_forget_after.unwrap_or(SignedDuration::ZERO));
     let forgotten_at = forgotten_at(since, forget_after);
-    let is_done = observed.progress == Progress::RightsRemoved;
+    // What Gardener has issued cannot be revoked, and has nothing in the target.
+    let is_of_garden = observed.spec.issuer.is_of_garden();
+    let is_done = is_of_garden || observed.progress == Progress::RightsRemoved;
     let skipped = !is_done && status.last_error.is_some() && now >= forgotten_at;
-    if status.has_touched_target() && !skipped {
+    if status.has_touched_target() && !is_of_garden && !skipped {
         if let Some(next) = waits_until(observed, now) {
             return Step::Wait(Some(next.min(forgotten_at)));
         }
@@ -570,3 +574,7 @@ pub(crate) mod tests;
 #[cfg(test)]
 #[path = "plan_cluster_tests.rs"]
 mod cluster_tests;
+
+#[cfg(test)]
+#[path = "plan_garden_tests.rs"]
+mod garden_tests;

@@ -35,6 +35,7 @@ pub(crate) fn new() -> Observed {
         min_forget_after: None,
         narrows: false,
         target: Some(cluster("c")),
+        user_name: None,
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,
     }

@@ -1,6 +1,6 @@
 //! By which two questions a credential is tried out: one right that it is to have, and one that it is not to have.
 
-use coppice_clusters_api::{Rights, Rule};
+use coppice_clusters_api::{Issuer, Rights, Rule};
 use serde_json::{Value, json};
 
 /// A request that the target is asked about.
@@ -19,6 +19,17 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// A verb, a group and a resource in the whole cluster.
+    fn of((verb, group, resource): (&str, &str, &str)) -> Self {
+        Self {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+        }
+    }
+
     /// The body of a `SelfSubjectAccessReview`.
     pub fn review(&self) -> Value {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
@@ -59,6 +70,21 @@ pub fn namespace_of(rights: &Rights) -> &str {
     }
 }
 
+/// What a credential is tried out by: what the target is asked, and what it is to answer.
+pub fn questions(issuer: Issuer, rights: &Rights, rules: &[Rule]) -> Vec<(Probe, bool)> {
+    match issuer {
+        Issuer::TokenRequest | Issuer::ClientCertificate => {
+            let granted = granted(rights, rules).map(|probe| (probe, true));
+            granted.into_iter().chain(refused(rights, rules).map(|probe| (probe, false))).collect()
+        }
+        Issuer::GardenerAdmin => vec![(Probe::of(CANDIDATES[0]), true)],
+        Issuer::GardenerViewer => {
+            let never = CANDIDATES[..2].iter().map(|candidate| (Probe::of(*candidate), false));
+            std::iter::once((Probe::of(("list", "", "namespaces")), true)).chain(never).collect()
+        }
+    }
+}
+
 /// A right that a credential with these rules is to have; none if they permit nothing that can be asked about.
 pub fn granted(rights: &Rights, rules: &[Rule]) -> Option<Probe> {
     let first = |words: &[String]| words.first().cloned();
@@ -89,13 +115,7 @@ pub fn refused(rights: &Rights, rules: &[Rule]) -> Option<Probe> {
     // Rules in a namespace permit nothing in the whole cluster.
     let rules = if namespace_of(rights).is_empty() { rules } else { &[] };
     let candidate = CANDIDATES.iter().find(|candidate| !rules.iter().any(|rule| permits(rule, candidate)));
-    candidate.map(|&(verb, group, resource)| Probe {
-        verb: verb.to_owned(),
-        group: group.to_owned(),
-        resource: resource.to_owned(),
-        namespace: String::new(),
-        name: String::new(),
-    })
+    candidate.map(|candidate| Probe::of(*candidate))
 }
 
 fn permits(rule: &Rule, &(verb, group, resource): &(&str, &str, &str)) -> bool {
@@ -141,6 +161,21 @@ mod tests {
             (&json!("deployments"), &json!("scale"))
         );
         assert_eq!(granted(&rights, &[]), None);
+    }
+
+    #[test]
+    fn who_has_rights_of_gardener_is_asked_for_those() {
+        let asked = |issuer| -> Vec<(String, bool)> {
+            let questions = questions(issuer, &Rights::default(), &[]);
+            questions.into_iter().map(|(probe, expected)| (probe.to_string(), expected)).collect()
+        };
+        let bind = "create clusterrolebindings.rbac.authorization.k8s.io".to_owned();
+        assert_eq!(asked(Issuer::GardenerAdmin), [(bind.clone(), true)]);
+        let viewer = [("list namespaces".to_owned(), true), (bind, false), ("get secrets".to_owned(), false)];
+        assert_eq!(asked(Issuer::GardenerViewer), viewer);
+        let rules = [rule(&[""], &["pods"], &["get"], &[])];
+        let asked = questions(Issuer::TokenRequest, &cluster(&rules), &rules);
+        assert_eq!(asked.iter().map(|(_, expected)| *expected).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

@@ -39,6 +39,11 @@ pub fn permission(
     access: &ClusterAccessSpec,
     (valid_until, now): (Option<Timestamp>, Timestamp),
 ) -> Permission {
+    if let Some(message) = of_another_kind(name, provider, access) {
+        return Permission::Refused(Reason::NotAllowed, message);
+    }
+    // The rights of Gardener's issuers are the same with each credential.
+    let valid_until = valid_until.filter(|_| !access.issuer.is_of_garden());
     let (mut why, mut outlasting) = (None, None);
     for allowed in provider.allow.iter().filter(|allowed| selects(allowed, namespace, labels)) {
         match (beyond(allowed, access), valid_until.and_then(|until| outlasts(allowed, until, now))) {
@@ -63,6 +68,21 @@ pub fn permission(
         |beyond| format!("{beyond}: ClusterProvider {name} allows no more to this namespace"),
     );
     Permission::Refused(Reason::NotAllowed, message)
+}
+
+/// Why a provider of a garden is none of a cluster, nor the other way round.
+fn of_another_kind(name: &str, provider: &ClusterProviderSpec, access: &ClusterAccessSpec) -> Option<String> {
+    match (provider.project.is_some(), access.cluster.gardener.is_some()) {
+        (true, false) => Some(format!(
+            "spec.cluster.provider: ClusterProvider {name} is for Shoots of a project of Gardener: write gardener, with this provider and a shoot, into \
+             a new ClusterAccess"
+        )),
+        (false, true) => Some(format!(
+            "spec.cluster.gardener.provider: ClusterProvider {name} has no project of Gardener: write the name of another one into a new \
+             ClusterAccess, or ask the platform for its spec.project"
+        )),
+        _ => None,
+    }
 }
 
 fn selects(allowed: &Allowed, namespace: &str, labels: &Labels) -> bool {

@@ -1,4 +1,6 @@
-use coppice_clusters_api::{AccessPhase, Cause, ClusterSource, ProviderName, SupersededCertificate};
+use coppice_clusters_api::{
+    AccessPhase, Cause, ClusterSource, GardenerShoot, ProviderName, Rights, SupersededCertificate,
+};
 use serde_json::json;
 
 use super::*;
@@ -75,6 +77,42 @@ fn certificates_are_allowed_only_where_an_entry_says_so() {
     assert_eq!(ask(&by_default, &access), refused);
     assert_eq!(ask(&provider(&json!([entry, with])), &access), Permission::Allowed);
     assert!(matches!(ask(&provider(&json!([with])), &spec()), Permission::Refused(..)));
+}
+
+#[test]
+fn an_administrator_of_shoots_is_allowed_by_name_alone() {
+    let gardener = Some(GardenerShoot { provider: "p".to_owned(), shoot: "shop".to_owned() });
+    let cluster = ClusterSource { gardener, ..ClusterSource::default() };
+    let of =
+        |issuer| ClusterAccessSpec { issuer, rights: Rights::default(), cluster: cluster.clone(), ..spec() };
+    let says =
+        |provider: &ClusterProviderSpec, access: &ClusterAccessSpec, until: Option<i64>| match permission(
+            ("p", provider),
+            ("team", &Labels::default()),
+            access,
+            (until.map(at), at(0)),
+        ) {
+            Permission::Allowed => String::new(),
+            Permission::Refused(_, message) => message,
+            Permission::Unread => "unread".to_owned(),
+        };
+    let mut garden =
+        provider(&json!([{"namespaces": ["team"], "maxTtl": "1d", "issuers": ["GardenerViewer"]}]));
+    garden.project = Some("dev".to_owned());
+    let (admin, viewer) = (of(Issuer::GardenerAdmin), of(Issuer::GardenerViewer));
+    assert!(says(&garden, &admin, None).starts_with("spec.issuer: write GardenerViewer"));
+    assert_eq!(says(&garden, &viewer, None), "");
+    // Those that were issued for longer, before that was not allowed any more, have no other rights than the next one.
+    assert_eq!(says(&garden, &viewer, Some(30 * 86_400)), "");
+    let longer = ClusterAccessSpec { ttl: coppice_quantity::Duration::from_secs(86_401), ..viewer.clone() };
+    assert!(says(&garden, &longer, None).starts_with("spec.ttl: write at most 1d"));
+    // The kubeconfig of a garden is not that of a cluster, nor the other way round.
+    let provider_name = Some(ProviderName { name: "p".to_owned() });
+    let cluster = ClusterSource { provider: provider_name, ..ClusterSource::default() };
+    let in_garden = ClusterAccessSpec { cluster, ..spec() };
+    assert!(says(&garden, &in_garden, None).contains("is for Shoots of a project of Gardener"));
+    garden.project = None;
+    assert!(says(&garden, &viewer, None).contains("has no project of Gardener"));
 }
 
 #[test]

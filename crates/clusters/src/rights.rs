@@ -93,16 +93,17 @@ impl Owner<'_> {
         format!("{LABEL_ACCESS}={}", self.uid)
     }
 
-    /// The user that the target's API server sees.
+    /// The user that the target's API server sees; empty where Gardener chooses it, and nothing is written for it.
     pub fn identity(&self) -> String {
-        self.issuer.identity(self.uid)
+        self.issuer.identity(self.uid).unwrap_or_default()
     }
 
-    /// What its credentials are issued from, one object for each.
-    pub const fn issued_from(&self) -> TargetKind {
+    /// What its credentials are issued from, one object for each; none where Gardener issues them.
+    pub const fn issued_from(&self) -> Option<TargetKind> {
         match self.issuer {
-            Issuer::TokenRequest => TargetKind::Secret,
-            Issuer::ClientCertificate => TargetKind::SigningRequest,
+            Issuer::TokenRequest => Some(TargetKind::Secret),
+            Issuer::ClientCertificate => Some(TargetKind::SigningRequest),
+            Issuer::GardenerAdmin | Issuer::GardenerViewer => None,
         }
     }
 
@@ -114,7 +115,7 @@ impl Owner<'_> {
             TargetKind::RoleBinding
             | TargetKind::ClusterRoleBinding
             | TargetKind::Role
-            | TargetKind::ClusterRole => true,
+            | TargetKind::ClusterRole => !self.issuer.is_of_garden(),
         }
     }
 
@@ -126,6 +127,7 @@ impl Owner<'_> {
             Issuer::ClientCertificate => {
                 matches!(kind, TargetKind::RoleBinding | TargetKind::ClusterRoleBinding)
             }
+            Issuer::GardenerAdmin | Issuer::GardenerViewer => false,
         };
         let objects = self.rights(rights).into_iter();
         let mut essentials: Vec<TargetObject> = objects.filter(|object| is_essential(object.kind)).collect();
@@ -196,6 +198,9 @@ impl Owner<'_> {
     pub fn rights(&self, rights: &Rights) -> Vec<TargetObject> {
         let name = account(self.uid);
         let mut objects = Vec::new();
+        if self.issuer.is_of_garden() {
+            return objects;
+        }
         if self.may_have(TargetKind::ServiceAccount) {
             let fields = json!({"automountServiceAccountToken": false});
             objects.push(self.object(TargetKind::ServiceAccount, TARGET_NAMESPACE, &name, fields));
@@ -231,7 +236,7 @@ impl Owner<'_> {
             Issuer::TokenRequest => {
                 json!({"kind": "ServiceAccount", "name": name, "namespace": TARGET_NAMESPACE})
             }
-            Issuer::ClientCertificate => json!({"kind": "User", "name": self.identity(), "apiGroup": RBAC}),
+            _ => json!({"kind": "User", "name": self.identity(), "apiGroup": RBAC}),
         };
         let fields = json!({
             "roleRef": {"apiGroup": RBAC, "kind": role, "name": bound},

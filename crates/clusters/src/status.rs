@@ -28,7 +28,7 @@ pub(crate) fn complete(
         intent.written_until = written_until(observed, intent);
         intent.waits_until = waits_until(observed, intent);
     }
-    status.identity = Some(observed.spec.issuer.identity(&observed.uid));
+    status.identity = observed.spec.issuer.identity(&observed.uid).or(status.identity.take());
     status.superseded_certificates.retain(|certificate| now < certificate.not_after);
     status.next_rotation = validity.map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
     status.phase = Some(phase(&status, now));
@@ -103,7 +103,7 @@ fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
 /// What a credential waits for, if it does.
 fn waits_for(observed: &Observed, status: &ClusterAccessStatus) -> Option<String> {
     let until = status.intent.as_ref()?.waits_until?;
-    let provider = &observed.spec.cluster.provider.as_ref()?.name;
+    let provider = observed.spec.cluster.provider_name()?;
     Some(format!(
         "The next credential waits, since callsPerMinute of ClusterProvider {provider} is used up: it is asked for at {until}, or later if \
          others are more urgent."
@@ -235,6 +235,9 @@ pub fn adopted(
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
     status.output = Some(output.revision.clone());
     status.rotated.clone_from(&intent.rotate);
+    if observed.spec.issuer.is_of_garden() {
+        status.identity.clone_from(&observed.user_name);
+    }
     // Rights in any other were removed when those of this generation were applied, which came before.
     status.namespaces = Some(namespaces(&observed.spec.rights).into_iter().collect());
     if let Some(target) = &mut status.target {

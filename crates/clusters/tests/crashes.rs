@@ -160,6 +160,7 @@ impl DurableState {
             min_forget_after: None,
             narrows: false,
             target: memory.target.clone(),
+            user_name: None,
             output: memory.output.clone(),
             progress: memory.progress.clone(),
         }

@@ -1,15 +1,18 @@
 //! Carries out one step, in the target or here.
 
+mod garden;
+
 use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
+use coppice_clusters::probe::questions;
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
     ClusterFact, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity, failed,
     revoked,
 };
-use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, ProviderName, TargetIdentity};
+use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, TargetIdentity};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
@@ -21,7 +24,7 @@ use super::observe::ObserveError;
 use super::{AccessKey, ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::output::Write;
-use crate::target::{Failure, Target, Verdict, try_out};
+use crate::target::{Failure, Target, Verdict, try_out, user_of};
 use crate::targets::{Place, ReadError};
 
 /// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
@@ -50,7 +53,7 @@ pub(super) struct Memory {
     /// When what is done there has to end.
     ends: Instant,
     /// What the Secret holds, if it was read.
-    value: Vec<u8>,
+    pub(super) value: Vec<u8>,
     /// What the credential is issued from.
     requested: Option<Requested>,
     /// The credential that was issued.
@@ -172,6 +175,9 @@ pub(super) async fn apply(
         Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
         Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
         Step::Identify => work.identify(memory).await,
+        Step::Request { credential } if observed.spec.issuer.is_of_garden() => {
+            work.issue_by_garden(memory, credential).await
+        }
         step => {
             let done = in_time(memory.ends, work.in_target(memory, step)).await;
             match (done, &memory.target) {
@@ -279,15 +285,14 @@ impl Work<'_> {
 
     /// Finds the target, as the user of its kubeconfig, takes a place there, and asks it which cluster it is.
     async fn identify(&self, memory: &mut Memory) -> Applied {
-        let Self { controller, access, observed, .. } = self;
+        let Self { controller, access, .. } = self;
         let Some(source) = observe::source(controller, access) else {
             return self.failed(&nowhere(access)).await;
         };
-        let target = match controller.targets.of(&controller.clients, &source, observed.deleting).await {
-            Ok(target) => target,
-            Err(ReadError::Unusable(failure)) => return self.failed(&of_provider(access, failure)).await,
-            // It is not known whether there is one: status says nothing about it.
-            Err(error @ ReadError::Unknown { .. }) => return ObserveError::Kubeconfig(error).into(),
+        let target = match self.find(memory.ends, &source).await {
+            Ok(Some(target)) => target,
+            Ok(None) => return Applied::Busy,
+            Err(error) => return self.not_read(error).await,
         };
         let Some(place) = controller.targets.place(&target) else { return Applied::Busy };
         let identity = in_time(memory.ends, target.identity()).await;
@@ -298,7 +303,19 @@ impl Work<'_> {
                 memory.identity = Some(identity);
                 Applied::Again
             }
-            Err(failure) => self.failed_in(&target, &failure).await,
+            Err(failure) => {
+                controller.targets.forget_shoot(&source);
+                self.failed_in(&target, &failure).await
+            }
+        }
+    }
+
+    /// A kubeconfig was not read, or is not used.
+    async fn not_read(&self, error: ReadError) -> Applied {
+        match error {
+            ReadError::Unusable(failure) => self.failed(&of_provider(self.access, failure)).await,
+            // It is not known whether there is one: status says nothing about it.
+            error @ ReadError::Unknown { .. } => ObserveError::Kubeconfig(error).into(),
         }
     }
 
@@ -379,7 +396,8 @@ impl Work<'_> {
     async fn apply_rights(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
         let Observed { spec, status, .. } = self.observed;
         let applied = target.apply_rights(self.permit, owner, &spec.rights, status.namespaces.as_deref());
-        let by_provider = self.access.spec.as_ref().ok().filter(|spec| spec.cluster.provider.is_some());
+        let by_provider =
+            self.access.spec.as_ref().ok().filter(|spec| spec.cluster.provider_name().is_some());
         let Some(spec) = by_provider else { return applied.await };
         let (key, known) = (AccessKey::new(owner.namespace, owner.name), &self.controller.target_rights);
         known.begins(&key, spec);
@@ -391,7 +409,7 @@ impl Work<'_> {
     /// Tries out what was issued.
     async fn verify(&self, target: &Target, kubeconfig: &Kubeconfig) -> Result<(), Failure> {
         let clients = self.controller.targets.clients(kubeconfig).await?;
-        match self.try_out(target, &clients).await? {
+        match self.try_out(target, &clients, &kubeconfig.user).await? {
             Verdict::Right => Ok(()),
             Verdict::NotValid => {
                 let why = match self.observed.spec.issuer {
@@ -399,6 +417,9 @@ impl Work<'_> {
                     Issuer::ClientCertificate => {
                         "the target does not take the certificate that it signed: write a kubeconfig whose server is the API server itself, since \
                          no certificate gets through a proxy that ends TLS"
+                    }
+                    Issuer::GardenerAdmin | Issuer::GardenerViewer => {
+                        "the Shoot does not take the certificate that Gardener issued: look in the garden whether it is reconciled"
                     }
                 };
                 Err(Failure::new(Reason::VerificationFailed, why))
@@ -427,30 +448,32 @@ impl Work<'_> {
         let Ok(clients) = self.controller.targets.clients(&written).await else {
             return Ok(IssueProgress::Disproven);
         };
-        let right = self.try_out(target, &clients).await? == Verdict::Right;
+        let right = self.try_out(target, &clients, &written.user).await? == Verdict::Right;
         Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
     }
 
     /// Tries a credential out, more than once where it does not permit what it is to permit.
-    async fn try_out(&self, target: &Target, clients: &Clients) -> Result<Verdict, Failure> {
+    async fn try_out(&self, target: &Target, clients: &Clients, user: &User) -> Result<Verdict, Failure> {
         let Observed { uid, spec, .. } = self.observed;
-        let identity = spec.issuer.identity(uid);
-        let rules = target.rules(&spec.rights).await?;
+        // Gardener chooses the user: it is the one that the certificate says.
+        let identity = spec.issuer.identity(uid).or_else(|| user_of(user)).unwrap_or_default();
+        let questions = questions(spec.issuer, &spec.rights, &target.rules(&spec.rights).await?);
         for _ in 1..TRIES {
-            match try_out(clients, &identity, &spec.rights, &rules).await? {
+            match try_out(clients, &identity, &questions).await? {
                 Verdict::Wrong(_) => tokio::time::sleep(BETWEEN_TRIES).await,
                 verdict => return Ok(verdict),
             }
         }
-        try_out(clients, &identity, &spec.rights, &rules).await
+        try_out(clients, &identity, &questions).await
     }
 }
 
 /// What a tenant reads about a kubeconfig that is not used: of one that the platform keeps neither where it is nor what is wrong with
 /// it, which its `ClusterProvider` says.
 fn of_provider(access: &Access, failure: Failure) -> Failure {
-    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
-    let Some(ProviderName { name }) = provider else { return failure };
+    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
+    let is_of_kubeconfig = [Reason::KubeconfigMissing, Reason::KubeconfigRefused].contains(&failure.reason);
+    let Some(name) = provider.filter(|_| is_of_kubeconfig) else { return failure };
     let message = format!(
         "the kubeconfig of ClusterProvider {name} is missing or cannot be used: ask the platform, which sees why in its condition Ready"
     );
@@ -459,13 +482,15 @@ fn of_provider(access: &Access, failure: Failure) -> Failure {
 
 /// Why nobody knows where its target is.
 fn nowhere(access: &Access) -> Failure {
-    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
-    let Some(ProviderName { name }) = provider else {
-        let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, provider";
+    let cluster = access.spec.as_ref().ok().map(|spec| &spec.cluster);
+    let Some((cluster, name)) = cluster.and_then(|cluster| Some((cluster, cluster.provider_name()?))) else {
+        let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, gardener, provider";
         return Failure::new(Reason::InvalidSpec, message);
     };
+    let kind = if cluster.gardener.is_some() { "with a project of Gardener " } else { "" };
     let message = format!(
-        "spec.cluster.provider: ClusterProvider {name} does not exist: ask the platform to create it"
+        "{}: no ClusterProvider {name} {kind}exists: ask the platform to create it",
+        cluster.provider_field()
     );
     Failure::new(Reason::ProviderMissing, message)
 }

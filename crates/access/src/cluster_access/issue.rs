@@ -1,5 +1,5 @@
-//! Has a credential issued: what each issuer does in the two steps that all of them have. What it is issued from is made in the target
-//! first, so that one that got lost is found again by its name; then it is issued.
+//! Has the target issue a credential: what each of its issuers does in two steps. What it is issued from is made there first, so that one
+//! that got lost is found again by its name; then it is issued. Gardener's issuers have one step (`apply/garden.rs`).
 
 use coppice_api::Reason;
 use coppice_clusters::Validity;
@@ -35,16 +35,12 @@ impl Issuing<'_> {
     /// Makes in the target what it is issued from.
     pub(super) async fn request(&self) -> Result<Requested, Failure> {
         let Self { target, permit, owner, credential, ttl } = *self;
-        match owner.issuer {
-            Issuer::TokenRequest => {
-                let bound_uid = target.bind(permit, owner, credential).await?;
-                Ok(Requested::Token { bound_uid })
-            }
-            Issuer::ClientCertificate => {
-                let requested = target.request_certificate(permit, owner, credential, ttl.as_secs()).await?;
-                Ok(Requested::Certificate(requested))
-            }
+        if owner.issuer == Issuer::TokenRequest {
+            let bound_uid = target.bind(permit, owner, credential).await?;
+            return Ok(Requested::Token { bound_uid });
         }
+        let requested = target.request_certificate(permit, owner, credential, ttl.as_secs()).await?;
+        Ok(Requested::Certificate(requested))
     }
 
     /// Has it issued; and from when until when it is valid, where the issuing begins at this instant.
@@ -54,8 +50,7 @@ impl Issuing<'_> {
         now: Timestamp,
     ) -> Result<(User, Validity), Failure> {
         let Self { target, permit, owner, credential, ttl } = *self;
-        // In whole seconds, so that people can read it: a moment early.
-        let not_before = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let not_before = whole_second(now);
         match requested {
             Requested::Token { bound_uid } => {
                 let bound_to = (credential, bound_uid.as_str());
@@ -73,4 +68,9 @@ impl Issuing<'_> {
             }
         }
     }
+}
+
+/// In whole seconds, so that people can read it: a moment early.
+pub(super) fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

@@ -140,8 +140,8 @@ impl ClusterAccessController {
 
     /// Asks the budget of its provider for the credential that is being issued, or for other rights.
     fn take_turn(&self, access: &Access, observed: &Observed) -> Turn {
-        let provider = observed.spec.cluster.provider.as_ref();
-        let Some(provider) = provider.and_then(|of| self.providers.store.get("", &of.name)) else {
+        let provider = observed.spec.cluster.provider_name();
+        let Some(provider) = provider.and_then(|name| self.providers.store.get("", name)) else {
             // By the time that it is asked for nobody knows where its target is.
             return Turn::Granted;
         };
@@ -152,24 +152,24 @@ impl ClusterAccessController {
 
     /// Nothing was asked for, since the target has no place: it is asked for later, and then counted.
     fn give_back_turn(&self, key: &AccessKey, access: &Access, turn: Turn) {
-        let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
+        let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
         if let (Turn::Granted, Some(provider)) = (turn, provider) {
-            self.providers.budgets.give_back(&provider.name, key);
+            self.providers.budgets.give_back(provider, key);
         }
     }
 
     /// Until when one has nothing to do but to wait for the budget of its provider.
     fn waits_for_turn(&self, key: &AccessKey, observed: &Observed, step: &Step) -> Option<Timestamp> {
-        let provider = observed.spec.cluster.provider.as_ref()?;
-        let asks_again = || self.providers.budgets.asks_again(&provider.name, key, self.now());
+        let provider = observed.spec.cluster.provider_name()?;
+        let asks_again = || self.providers.budgets.asks_again(provider, key, self.now());
         step.waits_for_turn(observed).then(asks_again).flatten()
     }
 
     /// Wakes those that name a `ClusterProvider`.
     fn wake_of_provider(&self, name: &str, queue: &Queue<AccessKey>) {
         self.accesses.for_each(|access| {
-            let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
-            if named.is_some_and(|named| named.name == name) {
+            let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
+            if named == Some(name) {
                 queue.add(AccessKey::new(&access.namespace, &access.name));
             }
         });
@@ -214,8 +214,7 @@ impl ClusterAccessController {
 
     /// Which generation of its provider is in the cache; none if it names none, or that is not there.
     fn provider_of(&self, access: &Access) -> Option<(Box<str>, i64)> {
-        let named = access.spec.as_ref().ok()?.cluster.provider.as_ref()?;
-        let provider = self.providers.store.get("", &named.name)?;
+        let provider = self.providers.store.get("", access.spec.as_ref().ok()?.cluster.provider_name()?)?;
         Some((provider.uid.clone(), provider.generation))
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_api::selector::Labels;
+use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
     ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
 };
-use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, ProviderName};
+use coppice_clusters_api::{ClusterAccessSpec, OutputFormat};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 use serde::Deserialize;
@@ -17,6 +18,7 @@ use super::{AccessKey, ClusterAccessController};
 use crate::cluster_api;
 use crate::kinds::{Access, ClusterAccesses};
 use crate::output::{ExtraMetadata, fact, read_secret};
+use crate::target::user_of;
 use crate::targets::{ReadError, Source};
 
 /// Why what a decision rests on is not known: it is read again.
@@ -41,12 +43,14 @@ pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> 
 
 /// Where the kubeconfig of its target is.
 pub(super) fn source(controller: &ClusterAccessController, access: &Access) -> Option<Source> {
-    let cluster = &access.spec.as_ref().ok()?.cluster;
-    match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.provider) {
+    let spec = access.spec.as_ref().ok()?;
+    let (cluster, providers) = (&spec.cluster, &controller.providers);
+    match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.gardener, &cluster.provider) {
         (Some(secret), ..) => Some(Source::new(&access.namespace, secret)),
-        (None, Some(of), _) => Some(Source::of_cluster(&access.namespace, &of.name)),
-        (None, None, Some(provider)) => controller.providers.source_of(&provider.name),
-        (None, None, None) => None,
+        (None, Some(of), ..) => Some(Source::of_cluster(&access.namespace, &of.name)),
+        (None, None, Some(shoot), _) => providers.source_of_shoot(shoot, spec.issuer),
+        (None, None, None, Some(provider)) => providers.source_of(&provider.name),
+        (None, None, None, None) => None,
     }
 }
 
@@ -69,8 +73,9 @@ pub(super) fn observed(
     memory: &Memory,
 ) -> Option<Observed> {
     let spec = access.decoded().ok()?.clone();
-    let provider = spec.cluster.provider.as_ref();
-    let min_forget_after = provider.and_then(|of| controller.providers.min_forget_after(&of.name));
+    let provider = spec.cluster.provider_name();
+    let min_forget_after = provider.and_then(|name| controller.providers.min_forget_after(name));
+    let user_name = spec.issuer.is_of_garden().then(|| user_name(&memory.value)).flatten();
     let narrows = narrows(controller, access, &spec);
     let source = source(controller, access);
     let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
@@ -88,16 +93,22 @@ pub(super) fn observed(
         min_forget_after,
         narrows,
         target: memory.identity.clone(),
+        user_name,
         output: memory.output.clone(),
         progress: memory.progress.clone(),
     })
+}
+
+/// The user of the certificate in a kubeconfig of ours; none if it is none.
+fn user_name(value: &[u8]) -> Option<String> {
+    user_of(&kubeconfig::parse(value, Unencrypted::ToLoopback).ok()?.user)
 }
 
 /// Whether its rights only take away from those that its target has by a kubeconfig of the platform.
 fn narrows(controller: &ClusterAccessController, access: &Access, spec: &ClusterAccessSpec) -> bool {
     let applied = access.status.observed_generation;
     applied.is_some_and(|applied| applied != access.generation)
-        && spec.cluster.provider.is_some()
+        && spec.cluster.provider_name().is_some()
         && controller
             .target_rights
             .are_narrowed(&AccessKey::new(&access.namespace, &access.name), &spec.rights)
@@ -118,13 +129,11 @@ pub(super) async fn permission(
     controller: &ClusterAccessController,
     access: &Access,
 ) -> Result<Permission, ObserveError> {
-    let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider.as_ref()?)));
-    let Some((spec, ProviderName { name })) = named else { return Ok(Permission::Allowed) };
+    let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider_name()?)));
+    let Some((spec, name)) = named else { return Ok(Permission::Allowed) };
     let missing = |why: &str| {
-        Permission::Refused(
-            Reason::ProviderMissing,
-            format!("spec.cluster.provider: ClusterProvider {name} {why}"),
-        )
+        let field = spec.cluster.provider_field();
+        Permission::Refused(Reason::ProviderMissing, format!("{field}: ClusterProvider {name} {why}"))
     };
     let Some(provider) = controller.providers.store.get("", name) else {
         return Ok(missing(
@@ -140,7 +149,7 @@ pub(super) async fn permission(
     let labels =
         if needs_labels(provider) { labels(controller, &access.namespace).await? } else { Labels::default() };
     let validity = (valid_until(&access.status), controller.now());
-    let (provider, namespace) = ((name.as_str(), &**provider), (&*access.namespace, &labels));
+    let (provider, namespace) = ((name, &**provider), (&*access.namespace, &labels));
     Ok(coppice_clusters::permission(provider, namespace, spec, validity))
 }
 

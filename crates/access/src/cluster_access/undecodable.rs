@@ -70,7 +70,8 @@ async fn given_up_at(
     let deleted = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
     let deleted = deleted.parse::<Timestamp>()?;
     let written = object["spec"]["forgetAfter"].as_str().and_then(|text| text.parse::<Duration>().ok());
-    let provider = object["spec"]["cluster"]["provider"]["name"].as_str();
+    let cluster = &object["spec"]["cluster"];
+    let provider = cluster["provider"]["name"].as_str().or(cluster["gardener"]["provider"].as_str());
     let least = provider.and_then(|name| controller.providers.min_forget_after(name));
     let forget_after = SignedDuration::from_secs(written.unwrap_or(FORGET_AFTER).as_secs_i64());
     Ok(forgotten_at(deleted, forget_after.max(least.unwrap_or(SignedDuration::ZERO))))

@@ -26,14 +26,14 @@ pub(super) async fn observe(
     let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
     let mut usage = Usage { waiting, ..Usage::default() };
     shared.accesses.for_each(|access| {
-        let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider.as_ref());
-        if named.is_some_and(|named| *named.name == *provider.name) {
+        let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
+        if named.is_some_and(|named| *named == *provider.name) {
             usage.add(&access.namespace, &access.name);
         }
     });
     let source = shared.providers.source(spec);
     let usable = match shared.targets.fact(&source) {
-        KubeconfigFact::Endpoint(_) => Ok(()),
+        KubeconfigFact::Endpoint(_) | KubeconfigFact::OfGarden => Ok(()),
         KubeconfigFact::Unread | KubeconfigFact::Unusable => {
             match shared.targets.read(&controller.clients, &source).await {
                 Ok(Some(_)) => Ok(()),

@@ -30,6 +30,8 @@ use super::{Failure, MAX_CREDENTIAL, Target};
 const SIGNED_WITHIN: Duration = Duration::from_secs(20);
 /// Between the first two looks; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// No user of a certificate has a longer name.
+const MAX_USER: usize = 256;
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -178,8 +180,19 @@ fn key_and_request(user: &str) -> Option<(String, String)> {
     Some((key.serialize_pem(), request))
 }
 
+/// The user that a certificate is of, as an API server reads it; none if it is no certificate.
+pub(crate) fn user_of(user: &User) -> Option<String> {
+    let User::Certificate { certificate, .. } = user else { return None };
+    let pem = BASE64_STANDARD.decode(certificate).ok()?;
+    let der = CertificateDer::from_pem_slice(&pem).ok()?;
+    let (_, read) = parse_x509_certificate(&der).ok()?;
+    let name = read.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+    let is_plain = name.len() <= MAX_USER && !name.chars().any(char::is_control);
+    is_plain.then_some(name)
+}
+
 /// From when until when a certificate is valid, as it says.
-fn validity(pem: &[u8]) -> Option<Validity> {
+pub(super) fn validity(pem: &[u8]) -> Option<Validity> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, read) = parse_x509_certificate(&der).ok()?;
     let at = |at: ASN1Time| Timestamp::from_second(at.timestamp()).ok();

@@ -104,7 +104,7 @@ fn authors(install: &Install) -> Value {
         )],
         "validations": [validation(
             "oldObject != null && object.spec == oldObject.spec ||\n\
-             has(object.spec.cluster.provider) ||\n\
+             has(object.spec.cluster.provider) || has(object.spec.cluster.gardener) ||\n\
              authorizer.group('').resource('secrets').namespace(request.namespace)\
              .name(variables.secret).check('get').allowed()",
             "Who writes a ClusterAccess has to be permitted to get the Secret with the kubeconfig of spec.cluster, which kubeconfigSecret names, or which is \

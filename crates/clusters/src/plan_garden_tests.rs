@@ -1,0 +1,69 @@
+use coppice_clusters_api::{ClusterSource, GardenerShoot, Issuer, Rights};
+
+use super::tests::{at, issuing, saved, secret, settled, validity};
+use super::*;
+
+/// One that has an administrator's certificate for a Shoot.
+fn of_shoot() -> Observed {
+    let mut observed = Observed { permission: Permission::Allowed, turn: Turn::Granted, ..settled() };
+    let gardener = Some(GardenerShoot { provider: "dev".to_owned(), shoot: "shop".to_owned() });
+    observed.spec.cluster = ClusterSource { gardener, ..ClusterSource::default() };
+    (observed.spec.issuer, observed.spec.rights) = (Issuer::GardenerAdmin, Rights::default());
+    observed.kubeconfig = KubeconfigFact::OfGarden;
+    observed.status = complete(&observed, observed.status.clone(), at(0));
+    observed
+}
+
+#[test]
+fn a_certificate_of_gardener_is_of_the_user_that_it_names_and_is_listed_once_it_is_replaced() {
+    let mut observed = of_shoot();
+    let due = observed.status.next_rotation.unwrap();
+    observed.status = saved(plan(&observed, due));
+    observed.output = OutputFact::Ours(secret("u-1", "7"));
+    observed.progress = Progress::RightsApplied;
+    assert_eq!(plan(&observed, due), Step::Request { credential: "u-2".to_owned() });
+    // Gardener issues it in one step.
+    observed.progress = issuing("u-2", IssueProgress::Issued(validity()));
+    assert_eq!(plan(&observed, due), Step::Verify { credential: "u-2".to_owned() });
+    observed.progress = issuing("u-2", IssueProgress::Verified(validity(), "of u-2".to_owned()));
+    observed.output = OutputFact::Ours(secret("u-2", "8"));
+    observed.user_name = Some("x1y2:robot".to_owned());
+    let status = saved(plan(&observed, due));
+    assert_eq!((status.identity.as_deref(), status.superseded.len()), (Some("x1y2:robot"), 0));
+    let listed: Vec<&str> = status.superseded_certificates.iter().map(|of| of.credential.as_str()).collect();
+    assert_eq!(listed, ["u-1"]);
+    // The user is that of the Secret, whatever else is read later.
+    (observed.status, observed.user_name) = (status, None);
+    let failed = failed(&observed, Reason::TargetUnreachable, "it is away", due);
+    assert_eq!(failed.identity.as_deref(), Some("x1y2:robot"));
+}
+
+#[test]
+fn nothing_is_done_in_a_shoot_for_what_has_the_rights_of_gardener() {
+    // Another spec has no other rights.
+    let mut observed = of_shoot();
+    (observed.generation, observed.target) = (2, None);
+    assert_eq!(saved(plan(&observed, at(1))).observed_generation, Some(2));
+    // Nor is there anything to revoke, whether or not the Shoot still is there.
+    observed.deleting = true;
+    observed.status = saved(plan(&observed, at(1)));
+    assert_eq!(plan(&observed, at(1)), Step::ReadOutput);
+    let found = secret("u-1", "7");
+    observed.output = OutputFact::Ours(found.clone());
+    assert_eq!(plan(&observed, at(1)), Step::DeleteOutput(found.revision));
+    observed.output = OutputFact::Absent;
+    assert_eq!(plan(&observed, at(1)), Step::RemoveFinalizer { skipped: false });
+    // Tokens of a Shoot are revoked there as everywhere.
+    observed.spec.issuer = Issuer::TokenRequest;
+    assert_eq!(plan(&observed, at(1)), Step::Identify);
+    observed.target = observed.status.target.clone();
+    assert_eq!(plan(&observed, at(1)), Step::RevokeAll);
+}
+
+#[test]
+fn where_a_shoot_is_now_is_asked_of_nobody_while_nothing_is_due() {
+    let observed = of_shoot();
+    assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
+    let unread = Observed { kubeconfig: KubeconfigFact::Unread, ..observed };
+    assert_eq!(plan(&unread, at(1)), Step::ReadKubeconfig);
+}
