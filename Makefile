@@ -45,10 +45,11 @@ fmt: ## Format the code
 generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference
 	cargo run -q --locked -p xtask -- generate
 
-tools: prerequisites ## Build the control plane's binaries, promtool and the mail server into the cache
+tools: prerequisites ## Build the control plane's binaries, promtool, the mail server and Gardener's API server into the cache
 	cargo run -q --locked -p coppice-plane -- build
 	cargo run -q --locked -p coppice-plane -- build --promtool
 	cargo run -q --locked -p coppice-plane -- build --mail-server
+	cargo run -q --locked -p coppice-plane -- build --gardener
 
 image: ## Build the operator's image
 	docker build -t coppice-operator:dev .

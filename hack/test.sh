@@ -14,6 +14,8 @@ echo "== building promtool (once, 2 to 3 minutes on two cores)"
 cargo run -q --locked -p coppice-plane -- build --promtool || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building the mail server (once, a few seconds)"
 cargo run -q --locked -p coppice-plane -- build --mail-server || { echo "0 passed, 1 failed"; exit 1; }
+echo "== building Gardener's API server (once, 3 to 4 minutes on two cores)"
+cargo run -q --locked -p coppice-plane -- build --gardener || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building"
 cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
 cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }

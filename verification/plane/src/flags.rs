@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{config, plane::Options, workdir::Workdir};
+use crate::{config, pki::PROXY, plane::Options, workdir::Workdir};
 
 /// Loopback ports of one plane.
 #[derive(Clone, Copy, Debug)]
@@ -82,10 +82,15 @@ pub(crate) fn apiserver(ports: Ports, dir: &Workdir, options: &Options) -> Vec<S
         .path("tls-cert-file", &dir.join("pki/server.crt"))
         .path("tls-private-key-file", &dir.join("pki/server.key"))
         .path("client-ca-file", &dir.join("pki/ca.crt"))
-        // No proxy exists; without these, the other processes fill their logs with complaints about its certificate.
+        // As whom it calls the API server of a garden, and how that knows the user. Without the first three the other processes fill their
+        // logs with complaints.
         .path("requestheader-client-ca-file", &dir.join("pki/ca.crt"))
-        .set("requestheader-allowed-names", "front-proxy")
+        .set("requestheader-allowed-names", PROXY)
         .set("requestheader-username-headers", "X-Remote-User")
+        .set("requestheader-group-headers", "X-Remote-Group")
+        .set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
+        .path("proxy-client-cert-file", &dir.join("pki/proxy.crt"))
+        .path("proxy-client-key-file", &dir.join("pki/proxy.key"))
         .path("token-auth-file", &dir.join("tokens.csv"))
         .set("authorization-mode", "RBAC")
         .set("service-account-issuer", "https://kubernetes.default.svc")

@@ -12,6 +12,7 @@ mod audit;
 mod config;
 mod error;
 mod flags;
+mod garden;
 mod pki;
 mod plane;
 mod process;
@@ -24,7 +25,10 @@ mod workdir;
 pub use audit::AuditEvent;
 pub use config::{ADMIN, ALICE, BOB, NODE, OPERATOR, User, VIEWER};
 pub use error::{Error, Result};
+pub use garden::Garden;
 pub use plane::{HISTORY_ARGS, Options, Plane, Pods};
 pub use stages::{DELAY_ANNOTATION, DELETE_DELAY_ANNOTATION, OUTCOME_LABEL, OUTCOMES};
 pub use template::Template;
-pub use tools::{BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, helm, mail_server, promtool};
+pub use tools::{
+    BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, gardener, helm, mail_server, promtool,
+};

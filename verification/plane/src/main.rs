@@ -29,6 +29,9 @@ enum Action {
         /// Build the mail server instead, and print its path.
         #[arg(long, conflicts_with_all = ["helm", "promtool"])]
         mail_server: bool,
+        /// Build Gardener's API server instead, and print its path.
+        #[arg(long, conflicts_with_all = ["helm", "promtool", "mail_server"])]
+        gardener: bool,
     },
     /// Run a control plane until Ctrl-C.
     Start {
@@ -59,6 +62,7 @@ fn act(action: Action) -> Result<()> {
         Action::Build { helm: true, .. } => println!("{}", coppice_plane::helm()?.display()),
         Action::Build { promtool: true, .. } => println!("{}", coppice_plane::promtool()?.display()),
         Action::Build { mail_server: true, .. } => println!("{}", coppice_plane::mail_server()?.display()),
+        Action::Build { gardener: true, .. } => println!("{}", coppice_plane::gardener()?.display()),
         Action::Build { .. } => println!("{}", Binaries::locate()?.dir().display()),
         Action::Start { dir, audit, fsync } => {
             // Before the signals are caught, so that Ctrl-C ends a long build.

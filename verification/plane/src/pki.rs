@@ -9,14 +9,20 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::error::{Error, Result};
 use crate::workdir::Workdir;
 
+/// Whom an API server behind that of the plane takes at its word about the user.
+pub(crate) const PROXY: &str = "front-proxy";
+
 /// Keys and certificates of one plane, in PEM.
 ///
-/// Users have tokens, so the only certificate beside the authority's is the one that all servers share.
+/// Users have tokens: beside the authority's there are the certificate that all servers share, and that by which the API server calls another
+/// one in a user's name.
 pub(crate) struct Pki {
     pub(crate) ca_cert: String,
     pub(crate) ca_key: String,
     pub(crate) server_cert: String,
     pub(crate) server_key: String,
+    pub(crate) proxy_cert: String,
+    pub(crate) proxy_key: String,
     /// Signs service account tokens.
     pub(crate) account_key: String,
     pub(crate) account_public_key: String,
@@ -41,12 +47,21 @@ impl Pki {
         server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         server.use_authority_key_identifier_extension = true;
 
+        let proxy_key = KeyPair::generate()?;
+        let mut proxy = CertificateParams::default();
+        proxy.distinguished_name.push(DnType::CommonName, PROXY);
+        proxy.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        proxy.use_authority_key_identifier_extension = true;
+
         let account_key = KeyPair::generate()?;
         Ok(Self {
             ca_cert,
             ca_key: ca_key_pem,
             server_cert: server.signed_by(&server_key, &issuer)?.pem(),
             server_key: server_key.serialize_pem(),
+            proxy_cert: proxy.signed_by(&proxy_key, &issuer)?.pem(),
+            proxy_key: proxy_key.serialize_pem(),
             account_key: account_key.serialize_pem(),
             account_public_key: account_key.public_key_pem(),
         })
@@ -58,6 +73,8 @@ impl Pki {
         dir.write("pki/ca.key", &self.ca_key)?;
         dir.write("pki/server.crt", &self.server_cert)?;
         dir.write("pki/server.key", &self.server_key)?;
+        dir.write("pki/proxy.crt", &self.proxy_cert)?;
+        dir.write("pki/proxy.key", &self.proxy_key)?;
         dir.write("pki/account.key", &self.account_key)?;
         dir.write("pki/account.pub", &self.account_public_key)
     }
@@ -69,6 +86,8 @@ impl Pki {
             ca_key: dir.read("pki/ca.key")?,
             server_cert: dir.read("pki/server.crt")?,
             server_key: dir.read("pki/server.key")?,
+            proxy_cert: dir.read("pki/proxy.crt")?,
+            proxy_key: dir.read("pki/proxy.key")?,
             account_key: dir.read("pki/account.key")?,
             account_public_key: dir.read("pki/account.pub")?,
         })

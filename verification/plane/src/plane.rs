@@ -28,8 +28,8 @@ use crate::{
 /// Starts after a port was taken by somebody else in between.
 const ATTEMPTS: usize = 5;
 /// Generous: a busy machine is not a broken one, and a process that ends is noticed at once.
-const READY_TIMEOUT: Duration = Duration::from_mins(4);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_mins(4);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// Below the range from which systems give out ports to outgoing connections, which would race with the listeners.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
@@ -387,18 +387,24 @@ fn node_ready(text: &str) -> Result<(), String> {
     }
 }
 
-/// Free loopback ports, all different. They can be lost before they are used: then the start is tried again.
+/// A free loopback port. It can be lost before it is used: then the start of a plane is tried again.
+pub(crate) fn free_port() -> Result<(u16, TcpListener)> {
+    loop {
+        let port = PORTS.start + u16::from_le_bytes(pki::random()?) % (PORTS.end - PORTS.start);
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok((port, listener));
+        }
+    }
+}
+
+/// As many as a plane has, all different.
 fn pick_ports() -> Result<Ports> {
     let mut held = Vec::new();
     let mut next = || -> Result<u16> {
-        loop {
-            let port = PORTS.start + u16::from_le_bytes(pki::random()?) % (PORTS.end - PORTS.start);
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
-                // Held until all are found, so that none is found twice.
-                held.push(listener);
-                return Ok(port);
-            }
-        }
+        let (port, listener) = free_port()?;
+        // Held until all are found, so that none is found twice.
+        held.push(listener);
+        Ok(port)
     };
     Ok(Ports {
         etcd: next()?,

@@ -66,6 +66,13 @@ const PROMTOOL: [Tool; 1] = [Tool {
 
 const MAIL_SERVER: [Tool; 1] = [tool("mail-server", "mail", OWN_PACKAGE, "a few seconds")];
 
+const GARDENER: [Tool; 1] = [tool(
+    "gardener-apiserver",
+    "gardener",
+    "github.com/gardener/gardener/cmd/gardener-apiserver",
+    "3 to 4 minutes",
+)];
+
 /// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
 #[derive(Clone, Debug)]
 pub struct Binaries {
@@ -117,6 +124,11 @@ pub fn promtool() -> Result<PathBuf> {
 /// into the cache.
 pub fn mail_server() -> Result<PathBuf> {
     single(&MAIL_SERVER)
+}
+
+/// Gardener's API server, for tests with Shoots: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
+pub fn gardener() -> Result<PathBuf> {
+    single(&GARDENER)
 }
 
 fn single(tool: &[Tool; 1]) -> Result<PathBuf> {
