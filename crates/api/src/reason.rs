@@ -350,6 +350,10 @@ reasons! {
         /// expires, and its rights stay in that cluster.
         RevocationSkipped: [Event],
             "Delete what has the label that the message names in the target, once it can be reached.";
+        /// A ClusterAccess with the issuer `GardenerAdmin` or `GardenerViewer` is gone. Nobody can revoke its certificates: the message says until
+        /// when the last one is valid.
+        CertificatesRemain: [Event],
+            "If they may be in the wrong hands, rotate the certificate authorities of the Shoot, as Gardener's documentation shows.";
         /// The Secret that `spec.output` names was not made for the ClusterAccess. It is left as it is.
         SecretNotOurs: [Event, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
         /// The Secret that `spec.output` names is ours, and is immutable or has another type than Opaque: nothing can be written into it.

@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod receiver;
 pub mod requests;
 pub mod scale;
+pub mod shoot;
 pub mod slack;
 pub mod test_cluster;
 

@@ -54,9 +54,12 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let bare = || Options { pods: Pods::Pending, ..Options::default() };
         let here = TestCluster::bare(bare()).await?;
-        let there = TestCluster::bare_at_once(bare()).await?;
+        Self::of(here, TestCluster::bare_at_once(bare()).await?).await
+    }
+
+    /// The same of two planes.
+    pub(crate) async fn of(here: TestCluster, there: TestCluster) -> anyhow::Result<Self> {
         here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
         let admin = here.admin().await?;
         here.until("the kind is served", async || admin.list("clacc", "").await.ok()).await?;
@@ -171,6 +174,11 @@ impl Clusters {
         }
         Ok(())
     }
+}
+
+/// A plane in which no pod has to run.
+pub(crate) fn bare() -> Options {
+    Options { pods: Pods::Pending, ..Options::default() }
 }
 
 /// May read the `ConfigMap`s of `shop`.

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ALICE};
+use coppice_tests::requests::Requests;
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -63,10 +64,15 @@ fn a_kubeconfig_of_the_platform_is_used_for_those_and_for_the_rights_that_it_all
 }
 
 async fn written_by_whoever_may_not_read_it(clusters: &Clusters) -> Test {
+    author(clusters).await?.create(&by_provider("ci")).await.map(drop)
+}
+
+/// Who may write `ClusterAccess`es and read no Secret, once the policy is in force that demands it of a kubeconfig in the namespace: of others
+/// it demands nothing.
+pub(crate) async fn author(clusters: &Clusters) -> anyhow::Result<Requests> {
     let here = &clusters.here;
     here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], AUTHOR).await?;
     let alice = here.requests(ALICE).await?;
-    // Once it is in force, the policy that demands it of a kubeconfig in the namespace demands nothing here.
     let in_force = async || {
         let created = alice.create(&access("probe", "probe")).await;
         if created.is_ok() {
@@ -75,7 +81,7 @@ async fn written_by_whoever_may_not_read_it(clusters: &Clusters) -> Test {
         created.err().filter(|error| error.to_string().contains("to get the Secret")).map(drop)
     };
     here.until("an author who may not read a kubeconfig is refused", in_force).await?;
-    alice.create(&by_provider("ci")).await.map(drop)
+    Ok(alice)
 }
 
 async fn within(clusters: &Clusters) -> Test {

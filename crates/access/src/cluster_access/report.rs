@@ -1,6 +1,7 @@
 //! Reports what has happened: Events and log.
 
 use coppice_api::Reason;
+use coppice_clusters::valid_until;
 use coppice_clusters_api::names::LABEL_ACCESS;
 use coppice_clusters_api::{Cause, ClusterAccessStatus};
 use coppice_runtime::kind::Kind as _;
@@ -51,11 +52,19 @@ fn revoked(controller: &ClusterAccessController, access: &Access, credential: &s
     tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
 }
 
-/// Reports the end of an access; if it could not be revoked, why.
+/// Reports the end of an access; if it could not be revoked, why, and until when certificates are valid that nobody can revoke.
 pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: Option<&str>) {
+    let is_of_garden = access.spec.as_ref().is_ok_and(|spec| spec.issuer.is_of_garden());
+    let until = valid_until(&access.status).filter(|until| is_of_garden && *until > controller.now());
     let Some(why) = skipped else {
-        tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
-        return;
+        let Some(until) = until else {
+            tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
+            return;
+        };
+        let message = format!(
+            "Its Secret is deleted. What Gardener issued for it cannot be revoked: the last certificate is valid until {until}"
+        );
+        return publish(controller, access, true, Reason::CertificatesRemain.as_str(), &message);
     };
     controller.metrics.skipped();
     let cluster = access.status.target.as_ref();
