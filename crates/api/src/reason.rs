@@ -379,16 +379,16 @@ reasons! {
         /// The `Cluster` of Cluster API that `spec.cluster` names is being deleted, or is gone. No credential is issued for it any more; the
         /// Secret holds the one that it held before, which is valid until it expires.
         ClusterDeleted: [Event, Access], "Delete the ClusterAccess.";
-        /// The ClusterProvider that `spec.cluster.provider` names does not exist, or cannot be understood.
+        /// The ClusterProvider that `spec.cluster.provider` or `spec.cluster.gardener.provider` names does not exist, or cannot be understood.
         ProviderMissing: [Event, Access], "Write the name of another one into a new ClusterAccess; or the platform creates it.";
         /// The ClusterProvider does not allow what the ClusterAccess asks for. Nothing is issued, and no rights are written into the target;
         /// what was issued before is valid until it expires.
         NotAllowed: [Event, Access], "Write what the message says; or the platform allows more in `spec.allow` of the ClusterProvider.";
         /// The kubeconfig of a ClusterProvider is there and can be used.
         KubeconfigUsable: [Event, Access], nothing;
-        /// The target's API server does not answer.
+        /// The target's API server does not answer, or the garden by which a Shoot is reached.
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
-        /// The target's API server refuses a request.
+        /// The target's API server refuses a request, or the garden by which a Shoot is reached.
         TargetRefused: [Event, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
         /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short. It is not
         /// written into the Secret.

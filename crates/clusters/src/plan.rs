@@ -237,8 +237,10 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
             Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
                 save(status::rights_applied(observed, now))
             }
-            // Gardener's issuers have rights of their own.
-            _ if spec.issuer.is_of_garden() => save(status::rights_applied(observed, now)),
+            // Gardener's issuers have rights of their own. Which cluster it is comes first.
+            _ if spec.issuer.is_of_garden() && status.target.is_some() => {
+                save(status::rights_applied(observed, now))
+            }
             _ if observed.narrows => Step::ApplyRights,
             _ => waits_for_turn(observed, now).unwrap_or(Step::ApplyRights),
         };

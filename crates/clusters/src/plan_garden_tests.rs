@@ -1,4 +1,4 @@
-use coppice_clusters_api::{ClusterSource, GardenerShoot, Issuer, Rights};
+use coppice_clusters_api::{ClusterSource, GardenerShoot, Issuer, Rights, TargetIdentity};
 
 use super::tests::{at, issuing, saved, secret, settled, validity};
 use super::*;
@@ -36,6 +36,24 @@ fn a_certificate_of_gardener_is_of_the_user_that_it_names_and_is_listed_once_it_
     (observed.status, observed.user_name) = (status, None);
     let failed = failed(&observed, Reason::TargetUnreachable, "it is away", due);
     assert_eq!(failed.identity.as_deref(), Some("x1y2:robot"));
+}
+
+#[test]
+fn which_cluster_a_shoot_is_comes_before_its_first_credential() {
+    let of = of_shoot();
+    let mut observed = Observed { status: ClusterAccessStatus::default(), target: None, ..of };
+    observed.output = OutputFact::Absent;
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    observed.target = Some(TargetIdentity { uid: "c".to_owned(), endpoint: "e".to_owned() });
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(observed.status.target, observed.target);
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(observed.status.observed_generation, Some(1));
+    // There is nothing to apply.
+    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    observed.progress = Progress::RightsApplied;
+    assert_eq!(plan(&observed, at(0)), Step::Request { credential: "u-1".to_owned() });
 }
 
 #[test]
