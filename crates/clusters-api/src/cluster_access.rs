@@ -96,8 +96,8 @@ pub struct ClusterAccessSpec {
     #[serde(default, skip_serializing_if = "Issuer::is_default")]
     #[schemars(default)]
     pub issuer: Issuer,
-    /// What the credential permits in the target. A change takes effect within seconds, without another credential. Required; to be left out
-    /// with the issuers `GardenerAdmin` and `GardenerViewer`, whose rights cannot be narrowed.
+    /// What the credential permits in the target. A change takes effect within seconds, without another credential. Default: none, which is
+    /// refused but of the issuers `GardenerAdmin` and `GardenerViewer`, whose rights are Gardener's and cannot be narrowed.
     #[serde(default, skip_serializing_if = "Rights::is_empty")]
     #[schemars(default, extend("x-kubernetes-validations" = [{
         "rule": "[has(self.role), has(self.clusterRole), has(self.bind)].exists_one(given, given)",
