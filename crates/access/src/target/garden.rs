@@ -143,9 +143,9 @@ fn not_issued(shoot: &Shoot, resource: &str, error: &kube::Error) -> Failure {
     }
     let failure = Failure::by("the garden", &format!("create shoots/{resource} for the Shoot {name}"), error);
     match code {
-        // It says so where the Shoot has no address or no authorities yet.
+        // It says so where the Shoot has no address or no authorities yet, and answers others meanwhile.
         422 | 500 => Failure::new(
-            failure.reason,
+            Reason::TargetRefused,
             format!("{}: look whether the control plane of the Shoot is there", failure.message),
         ),
         _ => failure,

@@ -93,8 +93,14 @@ async fn what_a_garden_refuses_is_said_in_words_of_our_own() {
         (
             "dev",
             Answer::Refused(500),
-            Reason::TargetUnreachable,
+            Reason::TargetRefused,
             "whether the control plane of the Shoot is there",
+        ),
+        (
+            "dev",
+            Answer::Refused(503),
+            Reason::TargetUnreachable,
+            "the garden did not create shoots/adminkubeconfig",
         ),
         ("other", by_certificate(), Reason::TargetRefused, "the garden has no project other"),
         ("dev", text("eyJ%"), Reason::TargetRefused, "no base64"),
