@@ -1,18 +1,14 @@
 //! Gardener's own API server, aggregated into a plane, which is a garden then: with Projects and Shoots, and without the controllers that would
 //! make clusters of them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use serde_json::{Value, json};
 
 use crate::{
     api::Api,
     config,
-    error::{Result, io},
+    error::{Error, Result, io},
     plane::{POLL, Plane, READY_TIMEOUT, free_port},
     process::Process,
     tools,
@@ -35,19 +31,48 @@ const APIS: [(&str, &str); 6] = [
 #[derive(Debug)]
 pub struct Garden {
     _process: Process,
-    dir: PathBuf,
+    authority: ClientAuthority,
+}
+
+/// The authority that Gardener signs the client certificates of a Shoot by, in PEM.
+#[derive(Clone, Debug)]
+pub struct ClientAuthority {
+    /// Its certificate, which the API server of the Shoot has to have as `--client-ca-file`.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+impl ClientAuthority {
+    /// One that is made in this folder.
+    fn make(binaries: &Path, dir: &Path) -> Result<Self> {
+        let action = "make the authority of a Shoot";
+        let output = Command::new(binaries.join("shoot-authority")).arg(dir).output().map_err(io(action))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io(action)(std::io::Error::other(said)));
+        }
+        let read = |name: &str| fs::read_to_string(dir.join(name)).map_err(io(action));
+        Ok(Self { certificate: read("ca.crt")?, key: read("ca.key")? })
+    }
 }
 
 impl Garden {
     /// Starts it beside a plane, and returns when the plane serves its kinds: in a few seconds, or minutes if the binary has to be built first.
     pub async fn start(plane: &Plane) -> Result<Self> {
-        let binary = tokio::task::spawn_blocking(tools::gardener).await??;
         let dir = plane.dir().join("garden");
         fs::create_dir_all(&dir).map_err(io(format!("create {}", dir.display())))?;
+        let here = dir.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let binaries = tools::gardener()?;
+            let authority = ClientAuthority::make(&binaries, &here)?;
+            Ok::<_, Error>((binaries.join(SERVER), authority))
+        });
+        let (binary, authority) = made.await??;
         let (port, listener) = free_port()?;
         drop(listener);
         let log = plane.dir().join("log").join(format!("{SERVER}.log"));
-        let mut process = Process::spawn(SERVER, &binary, args(plane, &dir, port), &dir, &log)?;
+        let mut process = Process::spawn(SERVER, &binary, args(plane, port), &dir, &log)?;
         let api = Api::new(plane.ca_pem(), plane.token(config::ADMIN)?)?;
         for (url, object) in registration(plane.url(), port) {
             until(&mut process, || api.create(url.clone(), &object)).await?;
@@ -56,26 +81,26 @@ impl Garden {
             let url = format!("{}/apis/{group}/{version}", plane.url());
             until(&mut process, || api.get(url.clone())).await?;
         }
-        Ok(Self { _process: process, dir })
+        Ok(Self { _process: process, authority })
     }
 
-    /// A key that is made for this garden alone: RSA, in the form PKCS#1, in PEM, as Gardener has those of authorities. It is that of its
-    /// server, which nobody checks here.
-    pub fn rsa_key(&self) -> Result<String> {
-        let path = self.dir.join("apiserver.key");
-        fs::read_to_string(&path).map_err(io(format!("read {}", path.display())))
+    /// An authority for its Shoots.
+    pub fn authority(&self) -> &ClientAuthority {
+        &self.authority
     }
 }
 
-fn args(plane: &Plane, dir: &Path, port: u16) -> Vec<String> {
+fn args(plane: &Plane, port: u16) -> Vec<String> {
+    let pki = plane.dir().join("pki");
+    let pki = pki.display();
     let kubeconfig = plane.admin_kubeconfig();
     let kubeconfig = kubeconfig.display();
     vec![
         format!("--etcd-servers={}", plane.etcd_url()),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
-        // Where it finds no certificate there it makes one.
-        format!("--cert-dir={}", dir.display()),
+        format!("--tls-cert-file={pki}/server.crt"),
+        format!("--tls-private-key-file={pki}/server.key"),
         format!("--kubeconfig={kubeconfig}"),
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),

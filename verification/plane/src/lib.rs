@@ -25,7 +25,7 @@ mod workdir;
 pub use audit::AuditEvent;
 pub use config::{ADMIN, ALICE, BOB, NODE, OPERATOR, User, VIEWER};
 pub use error::{Error, Result};
-pub use garden::Garden;
+pub use garden::{ClientAuthority, Garden};
 pub use plane::{HISTORY_ARGS, Options, Plane, Pods};
 pub use stages::{DELAY_ANNOTATION, DELETE_DELAY_ANNOTATION, OUTCOME_LABEL, OUTCOMES};
 pub use template::Template;

@@ -29,7 +29,7 @@ enum Action {
         /// Build the mail server instead, and print its path.
         #[arg(long, conflicts_with_all = ["helm", "promtool"])]
         mail_server: bool,
-        /// Build Gardener's API server instead, and print its path.
+        /// Build Gardener's API server and `shoot-authority` instead, and print their folder.
         #[arg(long, conflicts_with_all = ["helm", "promtool", "mail_server"])]
         gardener: bool,
     },

@@ -66,12 +66,16 @@ const PROMTOOL: [Tool; 1] = [Tool {
 
 const MAIL_SERVER: [Tool; 1] = [tool("mail-server", "mail", OWN_PACKAGE, "a few seconds")];
 
-const GARDENER: [Tool; 1] = [tool(
-    "gardener-apiserver",
-    "gardener",
-    "github.com/gardener/gardener/cmd/gardener-apiserver",
-    "3 to 4 minutes",
-)];
+/// Gardener's API server, and what makes authorities that it reads.
+const GARDENER: [Tool; 2] = [
+    tool(
+        "gardener-apiserver",
+        "gardener",
+        "github.com/gardener/gardener/cmd/gardener-apiserver",
+        "3 to 4 minutes",
+    ),
+    tool("shoot-authority", "gardener", OWN_PACKAGE, "a few seconds"),
+];
 
 /// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
 #[derive(Clone, Debug)]
@@ -126,19 +130,20 @@ pub fn mail_server() -> Result<PathBuf> {
     single(&MAIL_SERVER)
 }
 
-/// Gardener's API server, for tests with Shoots: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
+/// The folder of `gardener-apiserver` and `shoot-authority`, for tests with Shoots: `COPPICE_PLANE_BIN` if they are there, else the cache, which
+/// they are built into once.
 pub fn gardener() -> Result<PathBuf> {
-    single(&GARDENER)
+    folder(&GARDENER)
 }
 
 fn single(tool: &[Tool; 1]) -> Result<PathBuf> {
-    let name = tool[0].name;
-    let ready =
-        env::var_os(BIN_VARIABLE).map(|dir| PathBuf::from(dir).join(name)).filter(|path| path.is_file());
-    match ready {
-        Some(path) => Ok(path),
-        None => Ok(cached(tool)?.join(name)),
-    }
+    Ok(folder(tool)?.join(tool[0].name))
+}
+
+fn folder(tools: &[Tool]) -> Result<PathBuf> {
+    let has_all = |dir: &PathBuf| tools.iter().all(|tool| dir.join(tool.name).is_file());
+    let ready = env::var_os(BIN_VARIABLE).map(PathBuf::from).filter(has_all);
+    ready.map_or_else(|| cached(tools), Ok)
 }
 
 /// The cache folder of a set of tools, built if it is not there.

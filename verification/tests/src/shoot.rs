@@ -1,17 +1,13 @@
 //! What stands in for the controllers of Gardener: a Shoot that looks created, and whose cluster is a plane.
 
-use anyhow::Context as _;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::ADMIN;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{PrivatePkcs1KeyDer, PrivatePkcs8KeyDer};
-use serde_json::json;
+use coppice_plane::{ADMIN, ClientAuthority};
+use serde_json::{Value, json};
 
 use crate::TestCluster;
 
-/// The namespace of the project [`PROJECT`].
+/// The namespace of the project `dev`.
 pub const PROJECT_NAMESPACE: &str = "garden-dev";
 /// A project, and a profile by which there may be Shoots without machines.
 const PROJECT: &str = "
@@ -60,41 +56,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'gardene
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'gardener.cloud:project:viewers'}]
 ";
 
-/// The authority that client certificates of a Shoot are signed by, in PEM. The cluster has to trust it as its `--client-ca-file`.
-pub struct ClientAuthority {
-    /// Its certificate.
-    pub certificate: String,
-    key: String,
-}
-
-impl ClientAuthority {
-    /// With this key: RSA, in the form PKCS#1, since Gardener reads no other.
-    pub fn new(key: String) -> anyhow::Result<Self> {
-        let pkcs1 = PrivatePkcs1KeyDer::from_pem_slice(key.as_bytes()).context("no key in PKCS#1")?;
-        let pkcs8 = PrivatePkcs8KeyDer::from(pkcs8(pkcs1.secret_pkcs1_der())?);
-        let pair = KeyPair::from_pkcs8_der_and_sign_algo(&pkcs8, &PKCS_RSA_SHA256)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "clients of a Shoot");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        Ok(Self { certificate: params.self_signed(&pair)?.pem(), key })
-    }
-}
-
-/// A key in PKCS#1 as one in PKCS#8: the same with a header.
-fn pkcs8(pkcs1: &[u8]) -> anyhow::Result<Vec<u8>> {
-    // Version 0, and rsaEncryption.
-    const HEADER: [u8; 18] = [
-        0x02, 0x01, 0x00, 0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05,
-        0x00,
-    ];
-    let tagged = |tag: u8, content: &[u8]| -> anyhow::Result<Vec<u8>> {
-        let [high, low] = u16::try_from(content.len())?.to_be_bytes();
-        Ok([&[tag, 0x82, high, low][..], content].concat())
-    };
-    tagged(0x30, &[&HEADER[..], &tagged(0x04, pkcs1)?[..]].concat())
-}
-
 /// Creates the project `dev` in a garden.
 pub async fn create_project(garden: &TestCluster) -> anyhow::Result<()> {
     garden.kubectl_stdin(ADMIN, &["apply", "-f", "-"], PROJECT).await.map(drop)
@@ -124,9 +85,15 @@ pub async fn create_shoot(
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(format!("{name}.ca-cluster")),
         "data": {"ca.crt": there.plane.ca_pem()}
     });
-    for object in [shoot, clients, server] {
-        garden.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &object.to_string()).await?;
+    let apply =
+        async |object: &Value| garden.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &object.to_string()).await;
+    // What looks at it sees the project and the profile a moment after they are there.
+    let accepted = async || apply(&shoot).await.ok();
+    if garden.until("the Shoot is accepted", accepted).await.is_err() {
+        apply(&shoot).await?;
     }
+    apply(&clients).await?;
+    apply(&server).await?;
     let status = json!({"status": {
         "advertisedAddresses": [{"name": "external", "url": there.plane.url()}],
         "lastOperation": {

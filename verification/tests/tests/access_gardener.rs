@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, Garden, Options};
-use coppice_tests::shoot::{ClientAuthority, PROJECT_NAMESPACE, create_project, create_shoot};
+use coppice_tests::shoot::{PROJECT_NAMESPACE, create_project, create_shoot};
 use coppice_tests::test_cluster::repository;
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
@@ -31,13 +31,12 @@ fn gardener_issues_for_a_shoot_what_it_grants_to_those_alone_whom_a_provider_all
     on_own_plane(async {
         let here = TestCluster::bare(bare()).await?;
         let garden = Garden::start(&here.plane).await?;
-        let authority = ClientAuthority::new(garden.rsa_key()?)?;
         let trusted = here.plane.dir().join("clients.crt");
-        std::fs::write(&trusted, &authority.certificate)?;
+        std::fs::write(&trusted, &garden.authority().certificate)?;
         let args = vec![format!("--client-ca-file={}", trusted.display())];
         let there = TestCluster::bare_at_once(Options { apiserver_args: args, ..bare() }).await?;
         create_project(&here).await?;
-        create_shoot(&here, "shop", &there, &authority).await?;
+        create_shoot(&here, "shop", &there, garden.authority()).await?;
         let clusters = Clusters::of(here, there).await?;
         provider(&clusters).await?;
         author(&clusters).await?.create(&of_shoot("ci", "GardenerAdmin", "24h")).await?;
