@@ -1,5 +1,5 @@
 //! Certificates cannot be revoked: whatever the program ends at, each that was in the Secret is named in status until it expires, none
-//! keeps another one from being issued, and without its `ClusterAccess` none has a right.
+//! keeps another one from being issued, and without its `ClusterAccess` none has a right, but for those that Gardener issues.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -49,6 +49,8 @@ struct Memory {
     output: OutputFact,
     kubeconfig: KubeconfigFact,
     target: Option<TargetIdentity>,
+    permission: Permission,
+    turn: Turn,
     certificate: Option<usize>,
 }
 
@@ -88,6 +90,19 @@ impl DurableState {
         }
     }
 
+    /// The same for a Shoot, with the rights of Gardener.
+    fn of_shoot() -> Self {
+        let spec = json!({
+            "cluster": {"gardener": {"provider": "dev", "shoot": "shop"}}, "issuer": "GardenerAdmin",
+            "output": {"secret": "out"}, "ttl": "1h",
+        });
+        Self { spec: serde_json::from_value(spec).unwrap(), ..Self::new() }
+    }
+
+    fn is_of_garden(&self) -> bool {
+        self.spec.issuer.is_of_garden()
+    }
+
     fn observed(&self, memory: &Memory) -> Observed {
         Observed {
             uid: "u".to_owned(),
@@ -98,12 +113,12 @@ impl DurableState {
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
-            permission: Permission::Unread,
-            turn: Turn::Unasked,
+            permission: memory.permission.clone(),
+            turn: memory.turn,
             min_forget_after: None,
             narrows: false,
             target: memory.target.clone(),
-            user_name: None,
+            user_name: self.is_of_garden().then(|| "x1y2:robot".to_owned()),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
         }
@@ -131,6 +146,8 @@ impl DurableState {
             output: OutputFact::Watched(watched),
             kubeconfig: KubeconfigFact::Unread,
             target: None,
+            permission: Permission::Unread,
+            turn: Turn::Unasked,
             certificate: None,
         };
         for at in 0..60 {
@@ -139,8 +156,10 @@ impl DurableState {
                 return;
             }
             if crash == Some(Crash::Within(at)) {
-                if let Step::Issue { credential } = &step {
-                    self.sign(credential);
+                match &step {
+                    Step::Issue { credential } => _ = self.sign(credential),
+                    Step::Request { credential } if self.is_of_garden() => _ = self.sign(credential),
+                    _ => {}
                 }
                 return;
             }
@@ -154,11 +173,18 @@ impl DurableState {
     }
 
     fn sign(&mut self, credential: &str) -> Validity {
-        assert!(self.requests.contains(credential), "it was asked for");
+        assert!(self.is_of_garden() || self.requests.contains(credential), "it was asked for");
         let validity = Validity { not_before: self.now, not_after: self.now + SignedDuration::from_hours(1) };
         let credential = credential.to_owned();
         self.certificates.push(Certificate { credential, validity, was_written: false });
         validity
+    }
+
+    /// It is signed.
+    fn issue(&mut self, credential: &str, memory: &mut Memory) {
+        let validity = self.sign(credential);
+        memory.certificate = Some(self.certificates.len() - 1);
+        memory.progress = Progress::Issuing(credential.to_owned(), IssueProgress::Issued(validity));
     }
 
     fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
@@ -167,25 +193,25 @@ impl DurableState {
             Step::AddFinalizer => self.finalizer = true,
             Step::SaveStatus(status) => self.status = (**status).clone(),
             Step::ReadOutput => memory.output = self.read(),
+            Step::ReadKubeconfig if self.is_of_garden() => memory.kubeconfig = KubeconfigFact::OfGarden,
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
             Step::Identify => memory.target = Some(here()),
-            Step::ReadCluster | Step::ReadProvider | Step::TakeTurn => {
-                panic!("its target has a kubeconfig of its own")
-            }
+            Step::ReadProvider => memory.permission = Permission::Allowed,
+            Step::TakeTurn => memory.turn = Turn::Granted,
+            Step::ReadCluster => panic!("it is none of Cluster API"),
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
-                self.rights = true;
+                self.rights = !self.is_of_garden();
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
+            Step::Request { credential } if self.is_of_garden() => self.issue(credential, memory),
             Step::Request { credential } => {
                 self.requests.insert(credential.clone());
                 memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Requested);
             }
             Step::Issue { credential } => {
-                let validity = self.sign(credential);
+                self.issue(credential, memory);
                 self.requests.remove(credential);
-                memory.certificate = Some(self.certificates.len() - 1);
-                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Issued(validity));
             }
             Step::Verify { credential } => {
                 let certificate = memory.certificate.unwrap();
@@ -210,6 +236,7 @@ impl DurableState {
             }
             Step::Revoke { credential } => panic!("{credential} cannot be revoked"),
             Step::RevokeAll => {
+                assert!(!self.is_of_garden(), "nothing of it is there");
                 self.requests.clear();
                 memory.progress = Progress::AllRevoked;
             }
@@ -261,15 +288,23 @@ impl DurableState {
 
 #[test]
 fn a_crash_at_each_step_leaves_one_in_force_and_names_those_before() {
+    let lost = crashed_at_each_step(DurableState::new, "coppice-access:u");
+    assert!(lost > 4, "some keys got lost with their program: {lost}");
+    let lost = crashed_at_each_step(DurableState::of_shoot, "x1y2:robot");
+    assert!(lost > 4, "and with those of Gardener: {lost}");
+}
+
+/// The same of these; how many keys got lost.
+fn crashed_at_each_step(new: fn() -> DurableState, identity: &str) -> usize {
     let mut lost = 0;
     for crash in (0..18).flat_map(|at| [Crash::Before(at), Crash::Within(at), Crash::After(at)]) {
-        let mut state = DurableState::new();
+        let mut state = new();
         state.reconcile(Some(crash));
         state.settle();
         let (_, first) = state.output.unwrap();
         let first = state.certificates[first].clone();
         assert_eq!(state.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
-        assert_eq!(state.status.identity.as_deref(), Some("coppice-access:u"));
+        assert_eq!(state.status.identity.as_deref(), Some(identity));
 
         state.rotate();
         state.reconcile(Some(crash));
@@ -291,7 +326,7 @@ fn a_crash_at_each_step_leaves_one_in_force_and_names_those_before() {
         state.settle();
         assert!(state.gone && !state.rights && state.output.is_none(), "{crash:?}");
     }
-    assert!(lost > 4, "some keys got lost with their program: {lost}");
+    lost
 }
 
 #[test]
