@@ -1,9 +1,11 @@
 //! What stands in for the controllers of Gardener: a Shoot that looks created, and whose cluster is a plane.
 
+use std::sync::{Mutex, PoisonError};
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ClientAuthority};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::TestCluster;
 
@@ -58,7 +60,23 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'gardener.cl
 
 /// Creates the project `dev` in a garden.
 pub async fn create_project(garden: &TestCluster) -> anyhow::Result<()> {
-    garden.kubectl_stdin(ADMIN, &["apply", "-f", "-"], PROJECT).await.map(drop)
+    apply(garden, PROJECT).await
+}
+
+/// Applies objects in a garden as soon as they are accepted: what kinds it has, and the project and the profile of a Shoot, it knows a moment
+/// after they are there.
+async fn apply(garden: &TestCluster, objects: &str) -> anyhow::Result<()> {
+    let last = Mutex::new(None);
+    let applied = async || {
+        let applied = garden.kubectl_stdin(ADMIN, &["apply", "--validate=false", "-f", "-"], objects).await;
+        let error = applied.err();
+        let accepted = error.is_none().then_some(());
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        accepted
+    };
+    let accepted = garden.until("the garden accepts it", applied).await;
+    let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+    accepted.map_err(|error| last.unwrap_or(error))
 }
 
 /// Creates a Shoot in the project `dev`, and makes it look created: `there` is its cluster.
@@ -85,15 +103,9 @@ pub async fn create_shoot(
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(format!("{name}.ca-cluster")),
         "data": {"ca.crt": there.plane.ca_pem()}
     });
-    let apply =
-        async |object: &Value| garden.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &object.to_string()).await;
-    // What looks at it sees the project and the profile a moment after they are there.
-    let accepted = async || apply(&shoot).await.ok();
-    if garden.until("the Shoot is accepted", accepted).await.is_err() {
-        apply(&shoot).await?;
+    for object in [shoot, clients, server] {
+        apply(garden, &object.to_string()).await?;
     }
-    apply(&clients).await?;
-    apply(&server).await?;
     let status = json!({"status": {
         "advertisedAddresses": [{"name": "external", "url": there.plane.url()}],
         "lastOperation": {
