@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::command::{
-    acknowledge, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import, list,
+    acknowledge, audit, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import, list,
     message, plan, preview, quota, rearm, release, simulate, transfer, tree, version, wake,
 };
 use crate::validate;
@@ -27,7 +27,8 @@ use crate::validate;
   0  success
   1  it failed; standard error says why
   2  the command line could not be understood
-  3  it succeeded, and something is refused, unknown, broken or not exactly carried over; of preview: becomes due
+  3  it succeeded, and something is refused, unknown, broken or not exactly carried over; of preview: becomes due; of audit
+     check: was found
 
 Times are printed in UTC. Colours only on a terminal, and never with NO_COLOR."
 )]
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Rearm(rearm::RearmArgs),
     Acknowledge(acknowledge::AcknowledgeArgs),
     Import(import::ImportArgs),
+    Audit(audit::AuditArgs),
     Crds(crds::CrdsArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod acknowledge;
+pub(crate) mod audit;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod crds;
@@ -52,6 +53,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Rearm(args) => rearm::run(&args, connection, io).await,
         Command::Acknowledge(args) => acknowledge::run(&args, connection, io).await,
         Command::Import(args) => import::run(&args, io),
+        Command::Audit(args) => audit::run(&args, connection, io).await,
         Command::Crds(args) => crds::run(&args, io),
         Command::Doctor(args) => doctor::run(&args, connection, io).await,
         Command::Version(args) => version::run(&args, connection, io).await,

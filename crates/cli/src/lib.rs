@@ -9,6 +9,7 @@
 //! else is given the time, so that answers can be tested and asked for another instant (`--at`).
 
 mod args;
+mod audit;
 mod by_namespace;
 mod command;
 mod connect;
@@ -101,7 +102,8 @@ pub enum Exit {
     Error = 1,
     /// The command line could not be understood.
     Usage = 2,
-    /// It succeeded, and something is refused, unknown, broken or not exactly carried over; of `preview`: becomes due.
+    /// It succeeded, and something is refused, unknown, broken or not exactly carried over; of `preview`: becomes due; of
+    /// `audit check`: was found.
     Attention = 3,
 }
 
