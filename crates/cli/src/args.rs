@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::command::{
     acknowledge, audit, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import, list,
-    message, plan, preview, quota, rearm, release, simulate, transfer, tree, version, wake,
+    message, plan, preview, probe, quota, rearm, release, simulate, transfer, tree, version, wake,
 };
 use crate::validate;
 
@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Acknowledge(acknowledge::AcknowledgeArgs),
     Import(import::ImportArgs),
     Audit(audit::AuditArgs),
+    Probe(probe::ProbeArgs),
     Crds(crds::CrdsArgs),
     Doctor(doctor::DoctorArgs),
     Version(version::VersionArgs),

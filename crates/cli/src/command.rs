@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod message;
 pub(crate) mod plan;
 pub(crate) mod preview;
+pub(crate) mod probe;
 pub(crate) mod quota;
 pub(crate) mod rearm;
 pub(crate) mod release;
@@ -54,6 +55,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Acknowledge(args) => acknowledge::run(&args, connection, io).await,
         Command::Import(args) => import::run(&args, io),
         Command::Audit(args) => audit::run(&args, connection, io).await,
+        Command::Probe(args) => probe::run(&args, connection, io).await,
         Command::Crds(args) => crds::run(&args, io),
         Command::Doctor(args) => doctor::run(&args, connection, io).await,
         Command::Version(args) => version::run(&args, connection, io).await,

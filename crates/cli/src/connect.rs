@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
@@ -91,10 +91,32 @@ fn adjust(config: &mut Config, args: &ConnectionArgs) -> Result<()> {
         config.auth_info.impersonate_groups =
             (!args.impersonate_groups.is_empty()).then(|| args.impersonate_groups.clone());
     }
+    set_timeout(config, args);
+    Ok(())
+}
+
+fn set_timeout(config: &mut Config, args: &ConnectionArgs) {
     let timeout = args.request_timeout.map_or(Duration::from_secs(30), Duration::from);
     config.read_timeout = (!timeout.is_zero()).then_some(timeout);
     config.reset_reader_on_write = true;
-    Ok(())
+}
+
+/// A client by a kubeconfig that was read from a cluster, which must not run a program here. No error has anything of it.
+pub(crate) async fn by_kubeconfig(kubeconfig: &[u8], args: &ConnectionArgs) -> Result<Client> {
+    let text = std::str::from_utf8(kubeconfig).context("the kubeconfig is no text")?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| anyhow!("the kubeconfig cannot be read"))?;
+    let mut users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    if users.any(|user| user.exec.is_some() || user.auth_provider.is_some()) {
+        bail!(
+            "the kubeconfig would run a program, which no kubeconfig of Coppice does: somebody has edited it"
+        );
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.map_err(|_| anyhow!("the kubeconfig cannot be used"))?;
+    config.default_retry = false;
+    set_timeout(&mut config, args);
+    let url = config.cluster_url.clone();
+    Client::try_from(config).with_context(|| format!("no client can be made for {url}"))
 }
 
 /// The DER of every certificate in a PEM file.

@@ -23,6 +23,7 @@ mod live;
 mod losses;
 mod namespace_record;
 mod print;
+mod probe;
 mod records;
 mod refused_pods;
 mod ska;

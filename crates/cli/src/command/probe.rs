@@ -1,0 +1,202 @@
+//! `coppice probe`: whether access to a cluster works, from the first request to the last revocation.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+mod requests;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use coppice_clusters_api::{CapiCluster, ClusterSource, Issuer, ProviderName, SecretKey};
+use coppice_quantity::Duration;
+use tokio::time::Instant;
+
+use self::requests::Probe;
+use crate::args::{ConnectionArgs, namespace_name, positive_duration};
+use crate::connect::connect;
+use crate::print::{self, Cell, ERROR, HEADING, OK, Table};
+use crate::probe::{ProbeReport, Step, spec};
+use crate::terminal::PLAIN;
+use crate::{Exit, Io, with_progress};
+
+/// Try out access to another cluster: create, use, rotate and delete a ClusterAccess
+///
+/// Creates a ClusterAccess of its own, waits for its credential, uses it for a request that it permits and for one that it does not, has
+/// it replaced, and deletes it; the credentials that were replaced or revoked must not be valid any more. Before that it deletes what
+/// earlier probes left behind, by the label coppice.dev/probe. Meant to run every hour: examples/access/probe.yaml is a CronJob with the
+/// rights that it needs. In the target it asks for one ConfigMap, which need not exist.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice probe -n coppice-probe --provider shop            with a ClusterProvider, so that the probe reads no kubeconfig of an administrator
+  coppice probe -n team --kubeconfig-secret target/config   with the kubeconfig in key config of the Secret target
+  coppice probe -n team --cluster-api shop -o json
+
+Steps: sweep, create, issue, use, rotate, replaced (the first credential is not valid any more), delete, revoked (nor is the second).
+A certificate cannot be revoked: of one that was replaced it is said until when it is valid, and at the end it has no rights.
+
+Exit codes: 0 all steps were done, 1 error, 2 usage, 3 a step failed: which one, why and what to do is printed.")]
+pub(crate) struct ProbeArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The name of the ClusterAccess and of its Secret
+    #[arg(long, value_name = "NAME", default_value = "coppice-probe")]
+    name: String,
+    /// The namespace of the target that it asks for a ConfigMap in; it has to exist
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace_name, default_value = "default")]
+    target_namespace: String,
+    /// Who issues the credential
+    #[arg(long, value_enum, default_value_t, ignore_case = true)]
+    issuer: IssuerArg,
+    /// How long all of it may take
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "5m")]
+    timeout: Duration,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Output,
+    /// Without the line of column names
+    #[arg(long)]
+    no_headers: bool,
+}
+
+/// As `spec.cluster` of the ClusterAccess.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct ClusterArgs {
+    /// A Secret with a kubeconfig for the target, and the key in it [default: kubeconfig]
+    #[arg(long, value_name = "SECRET[/KEY]")]
+    kubeconfig_secret: Option<String>,
+    /// A Cluster of Cluster API
+    #[arg(long, value_name = "CLUSTER")]
+    cluster_api: Option<String>,
+    /// A ClusterProvider
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<String>,
+}
+
+impl ClusterArgs {
+    fn source(&self) -> ClusterSource {
+        let secret = self.kubeconfig_secret.as_deref().map(|text| {
+            let (name, key) = text.split_once('/').unwrap_or((text, "kubeconfig"));
+            SecretKey { name: name.to_owned(), key: key.to_owned() }
+        });
+        ClusterSource {
+            kubeconfig_secret: secret,
+            cluster_api: self.cluster_api.clone().map(|name| CapiCluster { name }),
+            provider: self.provider.clone().map(|name| ProviderName { name }),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum IssuerArg {
+    /// Tokens, which can be revoked
+    #[default]
+    TokenRequest,
+    /// Certificates
+    ClientCertificate,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let api = connect(connection, io).await?;
+    let issuer = match args.issuer {
+        IssuerArg::TokenRequest => Issuer::TokenRequest,
+        IssuerArg::ClientCertificate => Issuer::ClientCertificate,
+    };
+    let probe = Probe {
+        client: api.client,
+        connection,
+        namespace: api.namespace,
+        name: args.name.clone(),
+        spec: spec(args.cluster.source(), issuer, &args.target_namespace, &args.name),
+        target_namespace: args.target_namespace.clone(),
+        timeout: args.timeout,
+        deadline: Instant::now() + std::time::Duration::from(args.timeout),
+        now: io.now,
+    };
+    let mut report = ProbeReport {
+        namespace: probe.namespace.clone(),
+        name: probe.name.clone(),
+        ..ProbeReport::default()
+    };
+    let mut created = None;
+    steps(&probe, &mut report, &mut created, io).await?;
+    if let Some(uid) = created.filter(|_| !report.ok) {
+        report.cleanup = Some(probe.give_up(&uid).await);
+    }
+    match args.output {
+        Output::Json => print::json(io.out, &report)?,
+        Output::Table => write(&report, !args.no_headers, io)?,
+    }
+    Ok(if report.ok { Exit::Ok } else { Exit::Attention })
+}
+
+/// Does one step after another, until one fails. `created`: the uid of what was created.
+async fn steps(
+    probe: &Probe<'_>,
+    report: &mut ProbeReport,
+    created: &mut Option<String>,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    if step(Step::Sweep, report, io, probe.sweep()).await?.is_none() {
+        return Ok(());
+    }
+    *created = step(Step::Create, report, io, probe.create()).await?;
+    let Some(uid) = created.as_deref() else { return Ok(()) };
+    let Some(first) = step(Step::Issue, report, io, probe.issued(None)).await? else { return Ok(()) };
+    if step(Step::Use, report, io, probe.used(&first)).await?.is_none() {
+        return Ok(());
+    }
+    let Some(second) = step(Step::Rotate, report, io, probe.rotated(&first, uid)).await? else {
+        return Ok(());
+    };
+    if step(Step::Replaced, report, io, probe.replaced(&first, &second)).await?.is_none() {
+        return Ok(());
+    }
+    if step(Step::Delete, report, io, probe.deleted(uid)).await?.is_none() {
+        return Ok(());
+    }
+    step(Step::Revoked, report, io, probe.revoked(&second)).await.map(drop)
+}
+
+/// Does a step and reports it: what came of it, or none if it failed.
+async fn step<T>(
+    step: Step,
+    report: &mut ProbeReport,
+    io: &mut Io<'_>,
+    work: impl Future<Output = Result<(T, String)>>,
+) -> Result<Option<T>> {
+    let began = Instant::now();
+    let done = with_progress(step.doing(), io, work).await?;
+    let (value, said) = match done {
+        Ok((value, said)) => (Some(value), Ok(said)),
+        Err(error) => (None, Err(format!("{error:#}"))),
+    };
+    report.add(step, began.elapsed().as_secs_f64(), &said);
+    Ok(value)
+}
+
+fn write(report: &ProbeReport, with_headers: bool, io: &mut Io<'_>) -> Result<()> {
+    let mut table = Table::new(&["STEP", "RESULT", "TOOK", "WHAT"]);
+    for one in &report.steps {
+        let result = if one.ok { Cell::styled("ok", OK) } else { Cell::styled("FAILED", ERROR) };
+        let took = format!("{:.1}s", one.seconds);
+        table.row(vec![one.step.as_str().into(), result, took.into(), one.message.as_str().into()]);
+    }
+    let mut to = io.screen();
+    table.write(&mut to, with_headers)?;
+    let advice = report.steps.iter().filter_map(|one| one.advice);
+    for text in advice.chain(report.cleanup.as_deref()) {
+        to.put("->", HEADING)?;
+        to.put(" ", PLAIN)?;
+        writeln!(to, "{text}")?;
+    }
+    Ok(())
+}

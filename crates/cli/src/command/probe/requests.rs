@@ -1,0 +1,295 @@
+//! What a probe asks of both clusters. Each function is a step: what came of it, and what was seen; or why it failed.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use coppice_clusters_api::names::ANNOTATION_CREDENTIAL;
+use coppice_clusters_api::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
+use coppice_quantity::Duration;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::args::ConnectionArgs;
+use crate::connect::{by_kubeconfig, code, failed};
+use crate::live;
+use crate::probe::{
+    ANNOTATION_UNTIL, ASKED_FOR, Access, LABEL, LABEL_VALUE, Leftover, Progress, leftover, progress, why,
+};
+use crate::wait;
+use crate::write::FIELD_MANAGER;
+
+/// For so long a target may not know a right yet that it has.
+const SETTLES: Duration = Duration::from_secs(10);
+
+/// A probe.
+pub(super) struct Probe<'a> {
+    pub(super) client: Client,
+    pub(super) connection: &'a ConnectionArgs,
+    pub(super) namespace: String,
+    /// Of the `ClusterAccess` and of its Secret.
+    pub(super) name: String,
+    pub(super) spec: ClusterAccessSpec,
+    pub(super) target_namespace: String,
+    pub(super) timeout: Duration,
+    pub(super) deadline: Instant,
+    /// When it began.
+    pub(super) now: Timestamp,
+}
+
+/// A credential that the Secret held.
+pub(super) struct Issued {
+    credential: String,
+    client: Client,
+    status: ClusterAccessStatus,
+}
+
+impl Probe<'_> {
+    /// Deletes what probes left that have ended.
+    pub(super) async fn sweep(&self) -> Result<((), String)> {
+        let mut left = BTreeMap::new();
+        for found in self.probes().await? {
+            let name = found.metadata.name.unwrap_or_default();
+            match leftover(found.metadata.annotations.as_ref(), self.now) {
+                Leftover::Running(until) if name == self.name => bail!(
+                    "another probe of the name {name} runs until {until}: wait for it, or give this one another --name"
+                ),
+                Leftover::Running(_) => {}
+                Leftover::Delete => {
+                    let uid = found.metadata.uid.unwrap_or_default();
+                    self.delete(&name, &uid).await?;
+                    left.insert(uid, name);
+                }
+            }
+        }
+        if left.is_empty() {
+            return Ok(((), "nothing was left".to_owned()));
+        }
+        let names = left.values().cloned().collect::<Vec<_>>().join(", ");
+        let gone = wait::until(self.left(), async || {
+            let found = self.probes().await?;
+            let is_left =
+                |one: &DynamicObject| one.metadata.uid.as_ref().is_some_and(|uid| left.contains_key(uid));
+            Ok((!found.iter().any(is_left)).then_some(()))
+        });
+        if gone.await?.is_none() {
+            bail!("what earlier probes left is still there after {}: {names}", self.timeout);
+        }
+        Ok(((), format!("deleted {names}")))
+    }
+
+    /// Creates the `ClusterAccess`; its uid.
+    pub(super) async fn create(&self) -> Result<(String, String)> {
+        let end = jiff::SignedDuration::from_secs(self.timeout.as_secs_i64());
+        let until = self.now.checked_add(end).unwrap_or(Timestamp::MAX);
+        let mut access = DynamicObject::new(&self.name, &resource())
+            .within(&self.namespace)
+            .data(json!({ "spec": self.spec }));
+        access.metadata.labels = Some(BTreeMap::from([(LABEL.to_owned(), LABEL_VALUE.to_owned())]));
+        access.metadata.annotations =
+            Some(BTreeMap::from([(ANNOTATION_UNTIL.to_owned(), until.to_string())]));
+        let params = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let created = self.accesses().create(&params, &access).await.map_err(|error| match code(&error) {
+            Some(409) => anyhow!("there is {self}, which no probe has left: give this one another --name"),
+            _ => failed(&format!("{self} cannot be created"), &error),
+        })?;
+        Ok((created.metadata.uid.context("it has no uid")?, self.to_string()))
+    }
+
+    /// Waits for a credential, and takes it from the Secret.
+    pub(super) async fn issued(&self, rotate: Option<&str>) -> Result<(Issued, String)> {
+        let mut last = String::new();
+        let done = wait::until(self.left(), async || {
+            let access = self.read().await?.with_context(|| format!("{self} is gone"))?;
+            match progress(&access, rotate) {
+                Progress::Done(credential) => Ok(Some((credential, access.status))),
+                Progress::Refused(why) => Err(anyhow!(why)),
+                Progress::Waits(why) => {
+                    last = why;
+                    Ok(None)
+                }
+            }
+        });
+        let Some((credential, status)) = done.await? else {
+            bail!("there is none after {}: {last}", self.timeout);
+        };
+        let secret = self.secrets().get(&self.name).await;
+        let secret = secret.map_err(|error| failed("its Secret cannot be read", &error))?;
+        let held = secret.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_CREDENTIAL));
+        if held != Some(&credential) {
+            bail!("its Secret does not hold the credential {credential} that its status names");
+        }
+        let key = self.spec.output.data_key();
+        let value = secret.data.and_then(|mut data| data.remove(key));
+        let value = value.with_context(|| format!("its Secret has no key {key}"))?;
+        let client = by_kubeconfig(&value.0, self.connection).await?;
+        let until = status.not_after.map_or_else(String::new, |until| format!(", valid until {until:.0}"));
+        let said = format!("{}{until}", status.identity.as_deref().unwrap_or_default());
+        Ok((Issued { credential, client, status }, said))
+    }
+
+    /// Uses a credential for what it permits, and for what it does not.
+    pub(super) async fn used(&self, issued: &Issued) -> Result<((), String)> {
+        self.permitted(issued).await?;
+        let place = &self.target_namespace;
+        let secrets = Api::<Secret>::namespaced(issued.client.clone(), place);
+        match secrets.get_opt(ASKED_FOR).await {
+            Err(error) if code(&error) == Some(403) => {}
+            Err(error) => return Err(failed("the target did not say that it refuses a Secret", &error)),
+            Ok(_) => bail!("it may read Secrets in namespace {place} of the target, which nobody asked for"),
+        }
+        Ok(((), format!("in namespace {place} a ConfigMap is permitted, a Secret refused")))
+    }
+
+    /// Has the credential replaced, and uses the other one.
+    pub(super) async fn rotated(&self, first: &Issued, uid: &str) -> Result<(Issued, String)> {
+        let rotate = format!("probe-{}", self.now.as_second());
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({ "metadata": { "uid": uid }, "spec": { "rotate": rotate } }));
+        let patched = self.accesses().patch(&self.name, &params, &patch).await;
+        patched.map_err(|error| failed(&format!("{self} cannot be changed"), &error))?;
+        let (second, said) = self.issued(Some(&rotate)).await?;
+        if second.credential == first.credential {
+            bail!("the credential is the same as before");
+        }
+        self.permitted(&second).await?;
+        Ok((second, said))
+    }
+
+    /// Waits until a credential that was replaced is not valid. A certificate is, until it expires: then its status has to say so.
+    pub(super) async fn replaced(&self, first: &Issued, second: &Issued) -> Result<((), String)> {
+        if self.spec.issuer.is_revocable() {
+            return self.dead(first, &[401]).await;
+        }
+        let mut listed = second.status.superseded_certificates.iter();
+        let found = listed.find(|certificate| certificate.credential == first.credential);
+        let until = found.context("its status does not list the certificate that was replaced")?.not_after;
+        Ok(((), format!("a certificate cannot be revoked: that one is valid until {until:.0}")))
+    }
+
+    /// Deletes the `ClusterAccess`, and waits until it and the Secret are gone.
+    pub(super) async fn deleted(&self, uid: &str) -> Result<((), String)> {
+        self.delete(&self.name, uid).await?;
+        let mut last = String::new();
+        let gone = wait::until(self.left(), async || {
+            if let Some(access) = self.read().await? {
+                last = why(&access.status);
+                return Ok(None);
+            }
+            let secret = self.secrets().get_opt(&self.name).await;
+            let secret = secret.map_err(|error| failed("its Secret cannot be read", &error))?;
+            "its Secret is still there".clone_into(&mut last);
+            Ok(secret.is_none().then_some(()))
+        });
+        if gone.await?.is_none() {
+            bail!("it is still there after {}: {last}", self.timeout);
+        }
+        Ok(((), "ClusterAccess and Secret are gone".to_owned()))
+    }
+
+    /// Waits until the last credential is worth nothing: a token is not valid, a certificate has no right.
+    pub(super) async fn revoked(&self, second: &Issued) -> Result<((), String)> {
+        let codes: &[u16] = if self.spec.issuer.is_revocable() { &[401] } else { &[401, 403] };
+        self.dead(second, codes).await
+    }
+
+    /// Deletes the `ClusterAccess` of a probe that failed, without waiting; what came of it.
+    pub(super) async fn give_up(&self, uid: &str) -> String {
+        match self.delete(&self.name, uid).await {
+            Ok(()) => format!("{self} is being deleted; the next probe deletes what is left"),
+            Err(error) => format!("{error:#}; the next probe deletes it"),
+        }
+    }
+
+    async fn permitted(&self, issued: &Issued) -> Result<()> {
+        let mut last = None;
+        let seen = wait::until(SETTLES, async || {
+            last = self.ask(issued).await.err();
+            Ok(last.is_none().then_some(()))
+        });
+        let done = seen.await?.is_some();
+        match last {
+            Some(error) if !done => Err(failed("the target does not permit what was asked for", &error)),
+            None if !done => bail!("the target does not answer within {SETTLES}"),
+            _ => Ok(()),
+        }
+    }
+
+    async fn dead(&self, issued: &Issued, codes: &[u16]) -> Result<((), String)> {
+        let mut last = "the target does not answer".to_owned();
+        let refused = wait::until(self.left(), async || {
+            last = match self.ask(issued).await {
+                Err(error) if code(&error).is_some_and(|code| codes.contains(&code)) => return Ok(Some(())),
+                Err(error) => format!("{:#}", failed("it is not known", &error)),
+                Ok(()) => "it is still accepted".to_owned(),
+            };
+            Ok(None)
+        });
+        if refused.await?.is_none() {
+            bail!("after {}: {last}; the credential is {}", self.timeout, issued.credential);
+        }
+        Ok(((), "the target refuses it".to_owned()))
+    }
+
+    /// The request that is permitted: the `ConfigMap` need not be there.
+    async fn ask(&self, issued: &Issued) -> Result<(), kube::Error> {
+        let maps = Api::<ConfigMap>::namespaced(issued.client.clone(), &self.target_namespace);
+        maps.get_opt(ASKED_FOR).await.map(drop)
+    }
+
+    /// How much of the time is left; a moment even if none is.
+    fn left(&self) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        Duration::from_secs(left.as_secs().max(1))
+    }
+
+    fn accesses(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource())
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Those of all probes in the namespace.
+    async fn probes(&self) -> Result<Vec<DynamicObject>> {
+        let found = live::list(&self.accesses(), Some(&format!("{LABEL}={LABEL_VALUE}"))).await;
+        found.map_err(|error| {
+            failed(&format!("the ClusterAccesses of namespace {} cannot be listed", self.namespace), &error)
+        })
+    }
+
+    async fn read(&self) -> Result<Option<Access>> {
+        let found = self.accesses().get_opt(&self.name).await;
+        let found = found.map_err(|error| failed(&format!("{self} cannot be read"), &error))?;
+        found.map(|object| Ok(Access::from_json(serde_json::to_value(object)?)?)).transpose()
+    }
+
+    /// Asks for a deletion of exactly that one, if it is still there.
+    async fn delete(&self, name: &str, uid: &str) -> Result<()> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match self.accesses().delete(name, &params).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => {
+                Err(failed(&format!("ClusterAccess {}/{name} cannot be deleted", self.namespace), &error))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Probe<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClusterAccess {}/{}", self.namespace, self.name)
+    }
+}
+
+fn resource() -> ApiResource {
+    ApiResource::erase::<ClusterAccess>(&())
+}

@@ -1,0 +1,127 @@
+//! `coppice probe` against an API server that answers from a script; with real clusters it runs in `verification/tests`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use support::run;
+use support::server::{Script, against, list, status};
+
+const ALL: &str = "/apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses";
+const LIST: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses";
+const CREATE: &str = "POST /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses";
+const GET: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses/coppice-probe";
+const DELETE: &str = "DELETE /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses/coppice-probe";
+const SECRET: &str = "GET /api/v1/namespaces/default/secrets/coppice-probe";
+
+fn access(uid: &str, until: &str, state: &Value) -> Value {
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess", "metadata": {"name": "coppice-probe", "namespace": "default",
+        "uid": uid, "generation": 1, "labels": {"coppice.dev/probe": "true"}, "annotations": {"coppice.dev/probe-until": until}},
+        "spec": {"cluster": {"provider": {"name": "shop"}}, "output": {"secret": "coppice-probe"},
+            "rights": {"role": {"namespace": "default", "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]}}},
+        "status": state})
+}
+
+fn ready() -> Value {
+    json!({"phase": "Ready", "observedGeneration": 1, "credential": "new-1", "identity": "someone"})
+}
+
+fn secret(kubeconfig: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "coppice-probe", "annotations": {"coppice.dev/credential": "new-1"}},
+        "data": {"kubeconfig": ByteString(kubeconfig.as_bytes().to_vec())}})
+}
+
+/// Without anything of earlier probes: what is created has this state.
+fn script(state: &Value, rest: Script) -> Script {
+    let new = access("new", "2026-03-01T12:35:00Z", state);
+    let mut script =
+        vec![(LIST, 200, list(&[])), (CREATE, 201, new.clone()), (GET, 200, new.clone()), (DELETE, 200, new)];
+    script.extend(rest);
+    script
+}
+
+#[test]
+fn a_step_that_fails_says_why_and_what_to_do_and_leaves_nothing_behind() {
+    let error = json!({"reason": "NotAllowed", "message": "no entry allows namespace default", "generation": 1, "attempts": 1,
+        "at": "2026-03-01T12:30:00Z"});
+    let refused = script(&json!({"phase": "Refused", "lastError": error}), Vec::new());
+    let (ran, requests) = against("coppice probe --provider shop -o json", refused);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["ok"]), (3, &json!(false)), "{report:#}");
+    let steps: Vec<(&str, bool)> = report["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["step"].as_str().unwrap(), one["ok"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(steps, [("sweep", true), ("create", true), ("issue", false)]);
+    let failed = &report["steps"][2];
+    assert_eq!(failed["message"], "NotAllowed: no entry allows namespace default");
+    assert!(failed["advice"].is_string() && report["cleanup"].as_str().unwrap().contains("is being deleted"));
+    let (_, _, created) = requests.iter().find(|(method, ..)| method == "POST").unwrap();
+    assert_eq!(created["metadata"]["annotations"]["coppice.dev/probe-until"], "2026-03-01T12:35:00Z");
+    assert_eq!(created["spec"]["cluster"], json!({"provider": {"name": "shop"}}));
+    assert_eq!(
+        (&created["spec"]["ttl"], &created["spec"]["output"]["secret"]),
+        (&json!("10m"), &json!("coppice-probe"))
+    );
+    let (_, _, deleted) = requests.iter().find(|(method, ..)| method == "DELETE").unwrap();
+    assert_eq!(deleted["preconditions"]["uid"], "new");
+}
+
+#[test]
+fn a_table_shows_each_step() {
+    let (ran, _) = against(
+        "coppice probe --cluster-api shop --no-headers",
+        script(&ready(), vec![(SECRET, 403, status(403, "secrets is forbidden"))]),
+    );
+    let rows: Vec<Vec<&str>> = ran.out.lines().map(|row| row.split("   ").map(str::trim).collect()).collect();
+    let starts: Vec<String> = rows.iter().map(|row| row[..row.len().min(2)].join(" ")).collect();
+    assert_eq!(starts[..3], ["sweep ok", "create ok", "issue FAILED"], "{}", ran.out);
+    assert!(ran.out.contains("its Secret cannot be read: secrets is forbidden\n-> "), "{}", ran.out);
+}
+
+#[test]
+fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
+    let left = access("old", "2026-03-01T12:29:00Z", &ready());
+    let script = vec![
+        (LIST, 200, list(&[left.clone()])),
+        (LIST, 200, list(&[])),
+        (DELETE, 200, left),
+        (CREATE, 403, status(403, "clusteraccesses.coppice.dev is forbidden")),
+    ];
+    let (ran, requests) = against("coppice probe --provider shop", script);
+    assert!(ran.code == 3 && ran.out.contains("deleted coppice-probe"), "{}", ran.out);
+    assert!(ran.out.contains("is forbidden"), "{}", ran.out);
+    let deleted: Vec<&Value> =
+        requests.iter().filter(|(method, ..)| method == "DELETE").map(|(_, _, body)| body).collect();
+    assert_eq!(deleted.len(), 1, "{deleted:?}");
+    assert_eq!(deleted[0]["preconditions"]["uid"], "old");
+    assert!(requests[0].1.contains(ALL) && requests[0].1.contains("labelSelector="), "{requests:?}");
+    let running = access("old", "2026-03-01T12:31:00Z", &ready());
+    let (ran, requests) = against("coppice probe --provider shop", vec![(LIST, 200, list(&[running]))]);
+    assert!(ran.code == 3 && ran.out.contains("runs until 2026-03-01T12:31:00Z"), "{}", ran.out);
+    assert_eq!(requests.len(), 1, "{requests:?}");
+}
+
+#[test]
+fn a_kubeconfig_that_would_run_a_program_is_not_used() {
+    let kubeconfig = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+         clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: a, user: {exec: {apiVersion: \
+         client.authentication.k8s.io/v1, command: 'false'}}}]}";
+    let edited = script(&ready(), vec![(SECRET, 200, secret(kubeconfig))]);
+    let (ran, _) = against("coppice probe --provider shop", edited);
+    assert!(ran.code == 3 && ran.out.contains("would run a program"), "{}", ran.out);
+}
+
+#[test]
+fn exactly_one_cluster_is_named() {
+    for line in [
+        "coppice probe",
+        "coppice probe --provider a --cluster-api b",
+        "coppice probe --provider a --timeout 0s",
+    ] {
+        assert_eq!(run(line, "").code, 2, "{line}");
+    }
+}
