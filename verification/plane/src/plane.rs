@@ -44,6 +44,8 @@ const KWOK: &str = "kwok";
 pub struct Options {
     /// Write an audit log, which [`Plane::audit`] reads. On by default.
     pub audit: bool,
+    /// The policy of that log, instead of the one that logs everything that tests want to read.
+    pub audit_policy: Option<String>,
     /// Have etcd write to the disk before it answers. Off by default; latencies that are published need it.
     pub fsync: bool,
     /// For very many objects: no limit of requests in flight, no audit log, and objects stored as JSON, so that they can
@@ -81,6 +83,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             audit: true,
+            audit_policy: None,
             fsync: false,
             scale: false,
             pods: Pods::default(),
@@ -293,7 +296,8 @@ impl<'a> Start<'a> {
         }
         pki.write(dir)?;
         dir.write("tokens.csv", &config::token_file(&self.accounts))?;
-        dir.write("audit-policy.yaml", include_str!("audit-policy.yaml"))?;
+        let audit_policy = self.options.audit_policy.as_deref();
+        dir.write("audit-policy.yaml", audit_policy.unwrap_or(include_str!("audit-policy.yaml")))?;
         dir.write("kwok.yaml", &stages::config())?;
         for (index, account) in self.accounts.iter().enumerate() {
             let path = dir.kubeconfig(&account.user.name);

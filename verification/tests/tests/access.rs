@@ -54,7 +54,12 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let here = TestCluster::bare(bare()).await?;
+        Self::start_with(None).await
+    }
+
+    /// With another audit policy where the program runs.
+    pub(crate) async fn start_with(audit_policy: Option<String>) -> anyhow::Result<Self> {
+        let here = TestCluster::bare(Options { audit_policy, ..bare() }).await?;
         Self::of(here, TestCluster::bare_at_once(bare()).await?).await
     }
 

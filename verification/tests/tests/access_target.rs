@@ -9,6 +9,7 @@ use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
 use super::access::{Clusters, access, is_settled, rules};
+use super::access_probe;
 
 type Test = anyhow::Result<()>;
 
@@ -110,13 +111,21 @@ async fn ended_elsewhere(clusters: &Clusters) -> Test {
 #[test]
 fn rights_are_narrowed_and_credentials_revoked_whatever_keeps_others_from_being_issued() -> Test {
     on_own_plane(async {
-        let clusters = Clusters::start().await?;
+        let clusters = Clusters::start_with(Some(access_probe::audit_policy().await?)).await?;
+        let probe = access_probe::prepare(&clusters).await?;
         let program = clusters.next_life(&clusters.account).await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         settled(&clusters).await.map_err(with_log)?;
-        suspended(&clusters).await.map_err(with_log)?;
-        foreign(&clusters).await.map_err(with_log)?;
-        unusable(&clusters).await.map_err(with_log)
+        let taken_away = async {
+            suspended(&clusters).await?;
+            foreign(&clusters).await?;
+            unusable(&clusters).await
+        };
+        // A probe waits for long, and disturbs nobody.
+        let (taken_away, probed) = tokio::join!(taken_away, access_probe::succeeds(&clusters, &probe));
+        taken_away.map_err(with_log)?;
+        probed.map_err(with_log)?;
+        access_probe::is_audited(&clusters).await
     })
 }
 
