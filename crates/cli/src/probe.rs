@@ -21,7 +21,7 @@ pub(crate) const LABEL: &str = "coppice.dev/probe";
 pub(crate) const LABEL_VALUE: &str = "true";
 /// Beside it: until when the probe runs. What is there later was left behind.
 pub(crate) const ANNOTATION_UNTIL: &str = "coppice.dev/probe-until";
-/// What a probe asks for in the target: the name of a ConfigMap, which need not exist, and of a Secret that it may not read.
+/// What a probe asks for in the target: the name of a `ConfigMap`, which need not exist, and of a Secret that it may not read.
 pub(crate) const ASKED_FOR: &str = "coppice-probe";
 
 /// A `ClusterAccess`.

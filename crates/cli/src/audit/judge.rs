@@ -83,10 +83,12 @@ impl Judge {
         }
     }
 
-    /// These Secrets have credentials, too.
+    /// These Secrets have credentials, as all in namespaces of the installation do.
     pub(crate) fn add_secrets(&mut self, secrets: impl IntoIterator<Item = SecretName>) {
         for (namespace, name) in secrets {
-            self.secrets.entry(namespace).or_default().insert(name);
+            if !self.installation.namespaces.contains(&namespace) {
+                self.secrets.entry(namespace).or_default().insert(name);
+            }
         }
     }
 

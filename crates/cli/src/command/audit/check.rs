@@ -371,3 +371,20 @@ fn table(output: Output) -> Table {
     }
     Table::new(&headers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_said_after_1_2_4_8_seconds_to_whoever_looks() {
+        let since = |seconds, is_shown| {
+            let began = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+            Progress { is_shown, began, next: Duration::from_secs(1) }
+        };
+        let mut progress = since(5, true);
+        assert_eq!((progress.due(), progress.next), (Some(5), Duration::from_secs(8)));
+        assert_eq!(progress.due(), None);
+        assert_eq!((since(0, true).due(), since(5, false).due()), (None, None));
+    }
+}
