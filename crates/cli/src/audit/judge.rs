@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coppice_api::names::{GROUP, TREE_QUOTA_NAME};
 use jiff::Timestamp;
 
 use super::event::{Event, ObjectRef};
@@ -162,7 +163,9 @@ impl Judge {
             ("", "pods", entry) if ENTRIES.contains(&entry) => is_inside.then_some(Subject::Pod),
             // They say what happened, and decide nothing.
             ("" | "events.k8s.io", "events", _) => None,
-            (coppice_api::names::GROUP, ..) => Some(Subject::Object),
+            (GROUP, ..) => Some(Subject::Object),
+            // What a namespace of a tree has is written down in it.
+            ("", "resourcequotas", "") if name == TREE_QUOTA_NAME => Some(Subject::Object),
             _ if is_inside => Some(Subject::Object),
             ("", "namespaces", _) => self.installation.namespaces.contains(name).then_some(Subject::Object),
             (group, ..) if BY_NAME.contains(&group) => {

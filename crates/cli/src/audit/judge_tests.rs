@@ -73,6 +73,8 @@ fn edits_of_our_objects_and_reads_of_credentials_by_others_are_found() {
         ),
         ("delete", "/namespaces", ("coppice-access-system", "coppice-access-system"), 200, Some(Edited)),
         ("delete", "/configmaps", ("team", "coppice"), 200, None),
+        ("patch", "/resourcequotas", ("team", "coppice"), 200, Some(Edited)),
+        ("patch", "/resourcequotas", ("team", "other"), 200, None),
     ] {
         let found = verdict(&mut judge(), &event("alice", verb, of, object, code));
         assert_eq!(found, expected, "{verb} {of} {object:?} {code}");

@@ -1,7 +1,7 @@
 //! The audit policy by which an API server logs what [`Judge`](super::Judge) looks for, and no more.
 
 use anyhow::Result;
-use coppice_api::names::GROUP;
+use coppice_api::names::{GROUP, TREE_QUOTA_NAME};
 use serde_json::{Value, json};
 
 use super::judge::ENTRIES;
@@ -121,7 +121,7 @@ fn rules(options: &PolicyOptions<'_>) -> Vec<Value> {
             "level": NAMES, "namespaces": inside, "verbs": EDITS
         }),
         json!({
-            COMMENT: "Roles, admission policies and kinds of the whole cluster, which give rights over all this or guard it. Few are written.",
+            COMMENT: "Roles, admission policies and kinds of the whole cluster, which give rights over all this or guard it, and the quotas of trees.",
             "level": NAMES, "verbs": EDITS,
             "resources": [
                 {"group": "rbac.authorization.k8s.io"},
@@ -130,6 +130,7 @@ fn rules(options: &PolicyOptions<'_>) -> Vec<Value> {
                 {"group": "certificates.k8s.io",
                     "resources": ["certificatesigningrequests", "certificatesigningrequests/approval"]},
                 {"group": "", "resources": ["namespaces"], "resourceNames": inside},
+                {"group": "", "resources": ["resourcequotas"], "resourceNames": [TREE_QUOTA_NAME]},
             ]
         }),
     ]);

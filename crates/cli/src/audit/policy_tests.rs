@@ -54,6 +54,8 @@ fn edits_and_credentials_are_logged_by_name_and_nothing_else_is() {
         (("alice", "create", "rbac.authorization.k8s.io/rolebindings", "team", ""), "Metadata"),
         (("alice", "delete", "/namespaces", "coppice-system", "coppice-system"), "Metadata"),
         (("alice", "delete", "/namespaces", "team", "team"), "None"),
+        (("alice", "patch", "/resourcequotas", "team", "coppice"), "Metadata"),
+        (("alice", "patch", "/resourcequotas", "team", "other"), "None"),
         (("alice", "patch", "apps/deployments", "team", "web"), "None"),
     ] {
         assert_eq!(level(&policy["rules"], request), expected, "{request:?}");

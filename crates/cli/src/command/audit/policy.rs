@@ -12,7 +12,7 @@ use crate::{Exit, Io};
 /// Print the audit policy by which the API server logs what `coppice audit check` looks for
 ///
 /// It logs edits of Coppice's objects of all kinds, edits and reads of Secrets, tokens of Coppice's accounts, and edits of its programs,
-/// accounts, roles and admission policies; on the level Metadata, so that no body is in the log and no Secret's value. Comments in it say what
+/// accounts, roles, admission policies and quotas of trees; on the level Metadata, so that no body is in the log and no Secret's value. Comments in it say what
 /// no audit policy can do. It fits the cluster that Coppice runs in, and the clusters that credentials are for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
