@@ -18,6 +18,7 @@ pub mod entry;
 mod facts;
 mod files;
 mod import;
+mod kim;
 mod lifecycle;
 mod live;
 mod losses;

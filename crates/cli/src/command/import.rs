@@ -2,6 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
 mod consol;
+mod kim;
 mod ska;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) struct ImportArgs {
 #[derive(Debug, Subcommand)]
 enum System {
     Consol(consol::ConsolArgs),
+    Kim(kim::KimArgs),
     Ska(ska::SkaArgs),
 }
 
@@ -49,6 +51,7 @@ impl InputArgs {
 pub(crate) fn run(args: &ImportArgs, io: &mut Io<'_>) -> Result<Exit> {
     match &args.system {
         System::Consol(args) => consol::run(args, io),
+        System::Kim(args) => kim::run(args, io),
         System::Ska(args) => ska::run(args, io),
     }
 }

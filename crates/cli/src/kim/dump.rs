@@ -1,0 +1,168 @@
+//! What a dump has: the objects of Kyma Infrastructure Manager, those of ours that are there already, and of Secrets what is not secret.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::files::Document;
+
+/// The group of its kinds.
+const GROUP: &str = "infrastructuremanager.kyma-project.io/";
+/// The label by which it finds the Secret of a Shoot.
+const SHOOT_NAME: &str = "kyma-project.io/shoot-name";
+
+/// Namespace and name of an object.
+pub(super) type Key = (String, String);
+
+/// An object, and where it is.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Where it is: `dump.yaml, document 1, items[3]`.
+    pub(super) place: String,
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) value: Value,
+}
+
+impl Found {
+    fn of(kind: &'static str, place: String, value: Value) -> Self {
+        let (namespace, name) = key_of(&value);
+        Self { place, kind, namespace, name, value }
+    }
+
+    /// What remarks on it begin with.
+    pub(super) fn about(&self) -> String {
+        let name = if self.name.is_empty() { "without a name" } else { &self.name };
+        format!("{}: {} {}/{name}: ", self.place, self.kind, self.namespace)
+    }
+
+    /// Its labels; what is no text is none.
+    pub(super) fn labels(&self) -> BTreeMap<String, String> {
+        labels_of(&self.value)
+    }
+
+    pub(super) fn is_being_deleted(&self) -> bool {
+        self.value.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+    }
+}
+
+/// A Secret, without what is in it.
+#[derive(Debug)]
+pub(super) struct SecretFacts {
+    pub(super) labels: BTreeMap<String, String>,
+    /// The keys of its data that have a value.
+    pub(super) keys: BTreeSet<String>,
+    /// Whether it is Opaque, and not immutable.
+    pub(super) is_writable: bool,
+}
+
+/// Everything in a dump that an import reads.
+#[derive(Debug, Default)]
+pub(super) struct Dump {
+    pub(super) clusters: Vec<Found>,
+    pub(super) runtimes: Vec<Found>,
+    pub(super) kymas: Vec<Found>,
+    pub(super) shoots: Vec<Found>,
+    pub(super) secrets: BTreeMap<Key, SecretFacts>,
+    /// The Secrets with the label of a Shoot, by namespace and that label.
+    by_shoot: BTreeMap<Key, Vec<Key>>,
+    /// The `ClusterAccesses` that are there already.
+    pub(super) accesses: BTreeMap<Key, Value>,
+    /// The `ManagedClusters` that are there already.
+    pub(super) managed: BTreeMap<Key, Value>,
+    /// What is read of no object: how many of each kind.
+    pub(super) others: BTreeMap<String, usize>,
+}
+
+impl Dump {
+    /// Reads all documents. A version or kind of Infrastructure Manager that is not known is an error: it would be lost unseen.
+    pub(super) fn read(documents: &[Document]) -> Result<Self> {
+        let mut dump = Self::default();
+        for document in documents {
+            for (place, object) in document.objects() {
+                dump.add(place, object)?;
+            }
+        }
+        if dump.clusters.is_empty() && dump.runtimes.is_empty() {
+            bail!(
+                "there is no GardenerCluster and no Runtime: give what kubectl get gardenercluster,runtime,kyma,secret,clusteraccess -A -o yaml \
+                 prints, and the Shoots of the Gardener project beside it"
+            );
+        }
+        Ok(dump)
+    }
+
+    fn add(&mut self, place: String, object: Value) -> Result<()> {
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        match (&*version, &*kind) {
+            ("", _) | (_, "") => bail!("{place}: apiVersion or kind is missing"),
+            ("infrastructuremanager.kyma-project.io/v1", "GardenerCluster") => {
+                self.clusters.push(Found::of("GardenerCluster", place, object));
+            }
+            ("infrastructuremanager.kyma-project.io/v1", "Runtime") => {
+                self.runtimes.push(Found::of("Runtime", place, object));
+            }
+            (other, kind) if other.starts_with(GROUP) => {
+                bail!(
+                    "{place}: {other} {kind} is not known; only GardenerCluster and Runtime of {GROUP}v1 are"
+                )
+            }
+            (other, "Kyma") if other.starts_with("operator.kyma-project.io/") => {
+                self.kymas.push(Found::of("Kyma", place, object));
+            }
+            (other, "Shoot") if other.starts_with("core.gardener.cloud/") => {
+                self.shoots.push(Found::of("Shoot", place, object));
+            }
+            ("v1", "Secret") => self.add_secret(&object),
+            (other, "ClusterAccess") if other.starts_with("coppice.dev/") => {
+                self.accesses.insert(key_of(&object), object);
+            }
+            (other, "ManagedCluster") if other.starts_with("coppice.dev/") => {
+                self.managed.insert(key_of(&object), object);
+            }
+            _ => *self.others.entry(kind.clone()).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    /// Keeps what is not secret.
+    fn add_secret(&mut self, object: &Value) {
+        let key = key_of(object);
+        let labels = labels_of(object);
+        if let Some(shoot) = labels.get(SHOOT_NAME) {
+            self.by_shoot.entry((key.0.clone(), shoot.clone())).or_default().push(key.clone());
+        }
+        let has_value = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+        let data = object["data"].as_object().into_iter().flatten();
+        let keys = data.filter(|(_, value)| has_value(value)).map(|(key, _)| key.clone()).collect();
+        let is_opaque = object["type"].as_str().is_none_or(|of| of == "Opaque");
+        let is_writable = is_opaque && object["immutable"] != Value::Bool(true);
+        self.secrets.insert(key, SecretFacts { labels, keys, is_writable });
+    }
+
+    /// The Secrets that Infrastructure Manager takes for those of a Shoot, whatever `spec.kubeconfig.secret` names.
+    pub(super) fn secrets_of(&self, namespace: &str, shoot: &str) -> &[Key] {
+        self.by_shoot.get(&(namespace.to_owned(), shoot.to_owned())).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The Gardener project that all Shoots of the dump are in, if it is one.
+    pub(super) fn project(&self) -> Option<&str> {
+        let mut namespaces = self.shoots.iter().map(|shoot| &*shoot.namespace);
+        let first = namespaces.next()?;
+        let project = first.strip_prefix("garden-")?;
+        namespaces.all(|other| other == first).then_some(project)
+    }
+}
+
+fn key_of(object: &Value) -> Key {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/metadata/namespace"), text("/metadata/name"))
+}
+
+fn labels_of(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}

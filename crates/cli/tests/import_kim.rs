@@ -1,0 +1,187 @@
+//! `import kim`: objects of Kyma Infrastructure Manager as ours.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Ran, fixture, run};
+
+fn import(text: &str) -> Ran {
+    run("coppice import kim -", text)
+}
+
+/// The documents of a text.
+fn documents(text: &str) -> Vec<Value> {
+    let parts = text.split("---\n").filter(|part| part.lines().any(|line| line.starts_with("apiVersion")));
+    parts.map(|part| serde_yaml::from_str(part).unwrap()).collect()
+}
+
+/// The warnings about what has this in its name.
+fn warnings<'a>(ran: &'a Ran, about: &str) -> Vec<&'a str> {
+    ran.err.lines().filter(|line| line.starts_with("warning: ") && line.contains(about)).collect()
+}
+
+/// One warning, which says this.
+fn warns(ran: &Ran, about: &str, says: &str) {
+    let found = warnings(ran, about);
+    assert!(found.iter().any(|line| line.contains(says)), "{about}: {says}: {found:#?}");
+}
+
+#[test]
+fn each_gardener_cluster_becomes_an_access_with_the_secret_that_others_read() {
+    let ran = import(&fixture("kim/kcp.yaml"));
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert_eq!(documents(&ran.out), documents(&fixture("kim/expected.yaml")), "{}", ran.all());
+    assert!(!ran.all().contains("SECRET-VALUE"), "no credential is shown: {}", ran.all());
+    let quiet = run("coppice import kim -q -", &fixture("kim/kcp.yaml"));
+    assert!(quiet.err.lines().all(|line| line.starts_with("warning: ")) && quiet.code == 3, "{}", quiet.err);
+}
+
+#[test]
+fn what_is_not_taken_over_is_said_with_the_reason() {
+    let ran = import(&fixture("kim/kcp.yaml"));
+    for (about, says) in [
+        ("kcp-system/33333333-cccc", "nothing is written for it: spec.shoot.name: required"),
+        (
+            "kcp-system/11111111-aaaa",
+            "get onto the Secret, so that no other tool takes it for its own; left out: example.org/team",
+        ),
+        ("kcp-system/11111111-aaaa", "label kyma-project.io/subaccount-id: its Secret has \"sub-1\""),
+        ("kcp-system/11111111-aaaa", "also has notes, which the first write takes away"),
+        ("kcp-system/55555555-eeee", "writes the Secret kubeconfig-old, which it finds by its label"),
+        ("Kyma kcp-system/99999999-9999", "has no GardenerCluster here"),
+        (
+            "Secret kcp-system/kubeconfig-77777777-0000",
+            "was written for GardenerCluster 77777777-0000, which is not here",
+        ),
+        ("3 Secrets", "Apply this, stop Infrastructure Manager, and import again"),
+    ] {
+        warns(&ran, about, says);
+    }
+    // Nothing is left to do about these.
+    for (about, says) in [
+        ("kcp-system/66666666-ffff", "it is being deleted, and nothing is written for it"),
+        ("kcp-system/22222222-bbbb", "the first one of the ClusterAccess is another one in any case"),
+        ("kcp-system/22222222-bbbb", "has no kubeconfig at present"),
+        ("left out, since", "1 ConfigMap"),
+    ] {
+        let mut notes = ran.err.lines().filter(|line| line.starts_with("note: ") && line.contains(about));
+        assert!(notes.any(|line| line.contains(says)), "{about}: {says}: {}", ran.err);
+        assert_eq!(warnings(&ran, about), [""; 0], "{about}");
+    }
+    assert_eq!(warnings(&ran, "kcp-system/44444444-dddd"), [""; 0]);
+}
+
+#[test]
+fn the_comment_has_the_provider_that_lets_the_accesses_begin() {
+    let shoot = "---\napiVersion: core.gardener.cloud/v1beta1\nkind: Shoot\nmetadata: {name: c-11, namespace: garden-kyma}\n";
+    let line = "coppice import kim --provider landscape --ttl 12h --rotate-at 50 -";
+    let ran = run(line, &format!("{}{shoot}", fixture("kim/kcp.yaml")));
+    let head: Vec<&str> = ran.out.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+    let head = head.join("\n");
+    let provider: Value = serde_yaml::from_str(&head).unwrap();
+    let spec = json!({
+        "project": "kyma",
+        "credential": {"secret": "gardener-credentials"},
+        "allow": [{"namespaces": ["kcp-system"], "issuers": ["GardenerAdmin"]}],
+    });
+    assert_eq!((&provider["metadata"]["name"], &provider["spec"]), (&json!("landscape"), &spec));
+    for access in documents(&ran.out) {
+        let spec = &access["spec"];
+        assert_eq!(spec["cluster"]["gardener"]["provider"], "landscape");
+        assert_eq!((&spec["ttl"], &spec["rotateAt"]), (&json!("12h"), &json!(50)));
+    }
+    warns(&ran, "kcp-system/22222222-bbbb", "the dump has Shoots, and not c-22");
+    // All of it is as our API has it.
+    let plan = run("coppice plan -A -f -", &format!("{}---\n{head}\n", ran.out));
+    assert!(plan.code != 1 && !plan.err.contains("ClusterAccess"), "{}", plan.all());
+}
+
+#[test]
+fn a_second_run_leaves_what_is_there_and_says_its_next_step() {
+    let first = import(&fixture("kim/kcp.yaml"));
+    let mut accesses = documents(&first.out);
+    for access in &mut accesses {
+        let uid = format!("uid-of-{}", access["spec"]["output"]["secret"].as_str().unwrap());
+        access["metadata"]["uid"] = json!(uid);
+    }
+    let again = |accesses: &[Value], dump: &str| {
+        let accesses = json!({"apiVersion": "v1", "kind": "List", "items": accesses});
+        import(&format!("{dump}\n---\n{accesses}\n"))
+    };
+    let dump = fixture("kim/kcp.yaml");
+    let second = again(&accesses, &dump);
+    assert_eq!((documents(&second.out), second.code), (vec![], 3), "{}", second.all());
+    let hand_over = "kubectl label secret kubeconfig-11111111-aaaa -n kcp-system coppice.dev/access=uid-of-kubeconfig-11111111-aaaa";
+    warns(&second, "kcp-system/11111111-aaaa", hand_over);
+    let begin = "kubectl patch clusteraccess 44444444-dddd -n kcp-system --type=merge -p '{\"spec\":{\"suspend\":false}}'";
+    warns(&second, "kcp-system/44444444-dddd", begin);
+
+    // The Secret was handed over, and another one by mistake.
+    let label = "      operator.kyma-project.io/cluster-name: ";
+    let handed = dump
+        .replace(
+            &format!("{label}11111111-aaaa\n"),
+            &format!("{label}11111111-aaaa\n      coppice.dev/access: uid-of-kubeconfig-11111111-aaaa\n"),
+        )
+        .replace(
+            &format!("{label}55555555-eeee\n"),
+            &format!("{label}55555555-eeee\n      coppice.dev/access: uid-of-another\n"),
+        );
+    accesses[2]["spec"]["suspend"] = json!(false);
+    let third = again(&accesses, &handed);
+    warns(&third, "kcp-system/11111111-aaaa", "may begin: kubectl patch clusteraccess 11111111-aaaa");
+    warns(&third, "kcp-system/55555555-eeee", "is not its uid");
+    assert_eq!(warnings(&third, "kcp-system/44444444-dddd"), [""; 0], "{}", third.err);
+
+    // What is missing is written.
+    let one = again(&accesses[1..], &dump);
+    let names: Vec<Value> =
+        documents(&one.out).iter().map(|access| access["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["11111111-aaaa"]);
+    // Where all of them have begun, nothing is left to do for them.
+    let all: Vec<Value> = accesses
+        .iter()
+        .cloned()
+        .map(|mut access| {
+            access["spec"]["suspend"] = json!(false);
+            access
+        })
+        .collect();
+    let own = "apiVersion: infrastructuremanager.kyma-project.io/v1\nkind: GardenerCluster\n\
+               metadata: {name: 44444444-dddd, namespace: kcp-system}\nspec:\n  shoot: {name: c-44}\n  \
+               kubeconfig: {secret: {name: kubeconfig-44444444-dddd, namespace: kcp-system, key: config}}\n";
+    let done = again(&all, own);
+    assert_eq!((done.code, documents(&done.out)), (0, vec![]), "{}", done.all());
+}
+
+#[test]
+fn one_secret_has_one_access() {
+    let cluster = |name: &str, namespace: &str, secret: &str| {
+        format!(
+            "---\napiVersion: infrastructuremanager.kyma-project.io/v1\nkind: GardenerCluster\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
+             spec: {{shoot: {{name: {name}}}, kubeconfig: {{secret: {{name: {secret}, namespace: kcp-system, key: config}}}}}}\n"
+        )
+    };
+    let ran =
+        import(&[cluster("a", "x", "s"), cluster("b", "kcp-system", "s"), cluster("a", "y", "t")].concat());
+    assert_eq!((ran.code, documents(&ran.out).len()), (3, 1), "{}", ran.all());
+    warns(&ran, "kcp-system/b", "another GardenerCluster has the Secret s");
+    warns(&ran, "y/a", "another GardenerCluster of this name has its Secret in namespace kcp-system, too");
+    assert!(ran.err.contains("it is in namespace x, and its Secret in kcp-system"), "{}", ran.err);
+}
+
+#[test]
+fn what_is_not_known_is_an_error_and_nothing_is_written() {
+    let other = "apiVersion: infrastructuremanager.kyma-project.io/v2\nkind: GardenerCluster\n";
+    for (text, says) in [
+        (other, "infrastructuremanager.kyma-project.io/v2 GardenerCluster is not known"),
+        ("kind: GardenerCluster\n", "apiVersion or kind is missing"),
+        ("apiVersion: v1\nkind: List\nitems: []\n", "there is no GardenerCluster and no Runtime"),
+    ] {
+        let ran = import(text);
+        assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains(says), "{}", ran.all());
+    }
+    let usage = run("coppice import kim --rotate-at 95 -", "");
+    assert_eq!(usage.code, 2, "{}", usage.all());
+}
