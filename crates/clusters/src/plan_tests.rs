@@ -197,6 +197,22 @@ fn a_secret_that_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn a_secret_that_was_handed_over_is_written_in_place() {
+    // It has our label, and what others have written.
+    let found = OutputSecret { credential: None, validity: None, ..secret("theirs", "3") };
+    let mut observed = new();
+    observed.output = OutputFact::Ours(found.clone());
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(observed.status.intent.as_ref().map(|intent| intent.cause), Some(Cause::First));
+    observed.status.target = Some(cluster("c"));
+    observed.status.observed_generation = Some(1);
+    observed.progress = issuing("u-1", IssueProgress::Verified(validity(), "of u-1".to_owned()));
+    let on = Some(found.revision);
+    let write = Step::WriteOutput { credential: "u-1".to_owned(), validity: validity(), on };
+    assert_eq!(plan(&observed, at(0)), write);
+}
+
+#[test]
 fn a_secret_that_is_gone_or_edited_is_issued_again_and_other_metadata_is_taken_note_of() {
     let mut observed = settled();
     observed.output = OutputFact::Watched(None);
