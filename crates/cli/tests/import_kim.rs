@@ -185,3 +185,21 @@ fn what_is_not_known_is_an_error_and_nothing_is_written() {
     let usage = run("coppice import kim --rotate-at 95 -", "");
     assert_eq!(usage.code, 2, "{}", usage.all());
 }
+
+#[test]
+fn each_demand_rule_and_weakness_has_a_row_that_says_what_shows_it() {
+    let page = std::fs::read_to_string("../../docs/from-kim.md").unwrap();
+    let ids = [("R-", 1..=20, 2), ("B-", 1..=23, 2), ("D-", 1..=21, 0)];
+    for (prefix, numbers, width) in ids {
+        for number in numbers {
+            let id = format!("{prefix}{number:0width$}");
+            let rows: Vec<&str> =
+                page.lines().filter(|line| line.starts_with(&format!("| {id} |"))).collect();
+            let [row] = &*rows else { panic!("{id}: {rows:#?}") };
+            let says = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+            // A test, that there is none yet, another row, or a page.
+            let shown = [".rs`", "ot yet", "As R-", "As B-", "](", "None", "`.ci/run`"];
+            assert!(shown.iter().any(|word| says.contains(word)), "{id}: {says}");
+        }
+    }
+}
