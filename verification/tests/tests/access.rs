@@ -234,6 +234,7 @@ fn a_credential_is_issued_with_its_rights_alone_rotated_restored_and_revoked() -
         rotated(&clusters).await.map_err(with_log)?;
         restored(&clusters).await.map_err(with_log)?;
         left_alone(&clusters).await.map_err(with_log)?;
+        handed_over(&clusters).await.map_err(with_log)?;
         ends(&clusters).await.map_err(with_log)?;
         is_what_the_demo_shows(&clusters).await.map_err(with_log)
     })
@@ -386,6 +387,26 @@ async fn left_alone(clusters: &Clusters) -> Test {
     let after = clusters.here.get("secret", "team", "foreign").await?.context("foreign")?;
     ensure!(after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "{after:#}");
     Ok(())
+}
+
+/// A Secret of others that an administrator labels with the uid of a `ClusterAccess` is written in place.
+async fn handed_over(clusters: &Clusters) -> Test {
+    let admin = clusters.here.admin().await?;
+    let theirs = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs", "namespace": "team"},
+        "data": {"kubeconfig": BASE64_STANDARD.encode("theirs")}});
+    let before = admin.create(&theirs).await?;
+    let mut heir = access("heir", "theirs");
+    heir["spec"]["suspend"] = json!(true);
+    let heir = admin.create(&heir).await?;
+    let label = json!({"metadata": {"labels": {"coppice.dev/access": heir["metadata"]["uid"]}}});
+    admin.patch("secret", "team", "theirs", &label).await?;
+    clusters.change("heir", &json!({"suspend": false})).await?;
+    clusters.until("heir", "settled", is_settled).await?;
+    clusters.holder("theirs").await?.list("configmap", "shop").await?;
+    let after = clusters.here.get("secret", "team", "theirs").await?.context("theirs")?;
+    ensure!(after["metadata"]["uid"] == before["metadata"]["uid"], "it was never missing: {after:#}");
+    admin.delete("clacc", "team", "heir", &json!({})).await?;
+    clusters.gone("heir").await
 }
 
 async fn ends(clusters: &Clusters) -> Test {
