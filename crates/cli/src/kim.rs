@@ -1,16 +1,20 @@
 //! Objects of Kyma Infrastructure Manager as ours.
 //!
 //! ```text
-//! a dump ─ dump ─▶ its objects, and of Secrets what is not secret ─ access ─▶ ClusterAccesses
-//!                                                                 ─ report ─▶ what is left for people
+//! a dump ─ dump ─▶ its objects, and of Secrets what is not secret ─ access ──▶ ClusterAccesses
+//!                                                                 ─ cluster ─▶ ManagedClusters, if asked for
+//!                                                                 ─ report ──▶ what is left for people
 //! ```
-//! Everything is written with `suspend: true`, and what exists already is left out: a second run writes what is missing, and says the
-//! next step for each that is there.
+//! A `ClusterAccess` is written with `suspend: true`, and what exists already is left out: a second run writes what is missing, and says
+//! the next step for each that is there.
 
 mod access;
+mod cluster;
 mod dump;
 mod objects;
 mod report;
+
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use coppice_quantity::Duration;
@@ -29,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
     /// After how many percent of that they are replaced; none for the same.
     pub(crate) rotate_at: Option<u32>,
+    /// Whether `ManagedClusters` are written, too.
+    pub(crate) managed_clusters: bool,
 }
 
 /// What a dump becomes.
@@ -56,6 +62,16 @@ pub(crate) fn import(documents: &[Document], options: &Options) -> Result<Import
     }
     for access in &written {
         objects.push(crate::yaml::to_string(&access.object)?);
+    }
+    let mut clusters = BTreeSet::new();
+    for runtime in dump.runtimes.iter().filter(|_| options.managed_clusters) {
+        let mut about = Remarks::default();
+        match cluster::import(runtime, &dump, options, &mut clusters, &mut about) {
+            Ok(Some(cluster)) => objects.push(crate::yaml::to_string(&cluster)?),
+            Ok(None) => {}
+            Err(wrong) => about.differs(format!("nothing is written for it: {wrong}")),
+        }
+        remarks.push((runtime.about(), about.0));
     }
     remarks.push((String::new(), report::general(&dump, &written, options).0));
     Ok(ImportedDump { head: report::provider(&dump, &written, options)?, objects, remarks })

@@ -187,6 +187,72 @@ fn what_is_not_known_is_an_error_and_nothing_is_written() {
 }
 
 #[test]
+fn a_runtime_becomes_a_managed_cluster_with_what_its_shoot_has() {
+    let dump = fixture("kim/runtime.yaml");
+    let without = import(&dump);
+    assert_eq!((without.code, &*without.out), (0, ""), "{}", without.all());
+    assert!(without.err.contains("2 Runtimes are read and not written"), "{}", without.err);
+    let ran = run("coppice import kim --managed-clusters -", &dump);
+    let spec = json!({
+        "provider": {"gardener": {
+            "clusterProvider": "gardener", "cloudProfile": "aws", "credentialsBinding": "hyperscaler-11",
+            "infrastructure": "aws", "purpose": "production", "network": "cilium",
+        }},
+        "version": "1.32.4",
+        "region": "eu-central-1",
+        "networks": {"nodes": "10.250.0.0/16", "pods": "10.96.0.0/13", "services": "10.104.0.0/13"},
+        "workers": [
+            {
+                "name": "cpu-worker-0", "machine": "m6i.large", "image": {"name": "gardenlinux", "version": "1592.1.0"},
+                "volume": {"type": "gp3", "size": "80Gi"}, "min": 3, "max": 20,
+                "zones": ["eu-central-1b", "eu-central-1a", "eu-central-1c"],
+            },
+            {
+                "name": "gpu", "machine": "g6.xlarge", "image": {"name": "gardenlinux", "version": "1592.4.0"},
+                "volume": {"type": "gp3", "size": "50Gi"}, "min": 0, "max": 2, "zones": ["eu-central-1b"],
+                "labels": {"example.org/gpu": "true"},
+                "taints": [{"key": "example.org/gpu", "value": "true", "effect": "NoSchedule"}],
+            },
+        ],
+        "highAvailability": "Zone",
+        "oidc": {
+            "issuerURL": "https://login.example.org", "clientID": "kyma", "usernameClaim": "email", "usernamePrefix": "",
+            "groupsClaim": "groups", "groupsPrefix": "",
+        },
+        "auditPolicy": "audit-policy",
+    });
+    let metadata = json!({
+        "name": "c-11", "namespace": "kcp-system",
+        "labels": {"kyma-project.io/runtime-id": "11111111-aaaa", "kyma-project.io/region": "eu-central-1"},
+    });
+    let expected = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": metadata, "spec": spec});
+    assert_eq!((documents(&ran.out), ran.code), (vec![expected], 3), "{}", ran.all());
+    let one = "kcp-system/11111111-aaaa";
+    for (about, says) in [
+        (one, "its version is 1.33, and that of its Shoot is still 1.32.4"),
+        (one, "pool cpu-worker-0: a ManagedCluster has no field for maxSurge"),
+        (one, "oidcConfig: a ManagedCluster has no field for signingAlgs"),
+        (one, "of spec.shoot.licenceType, spec.security.networking.filter stays"),
+        (one, "the ClusterRoleBindings of 2 administrators stay"),
+        (one, "suspend-patch-reconciliation keeps its Shoot from being changed there"),
+        ("kcp-system/22222222-bbbb", "its Shoot c-22 is not in the dump"),
+        ("ManagedClusters", "this version makes and changes no Shoot"),
+    ] {
+        warns(&ran, about, says);
+    }
+    // The second run leaves it as it is.
+    let again = run(
+        "coppice import kim --managed-clusters -",
+        &format!("{dump}---\n{}", ran.out.trim_start_matches("---\n")),
+    );
+    assert!(
+        again.out.is_empty() && again.err.contains("ManagedCluster kcp-system/c-11 exists and is left"),
+        "{}",
+        again.all()
+    );
+}
+
+#[test]
 fn each_demand_rule_and_weakness_has_a_row_that_says_what_shows_it() {
     let page = std::fs::read_to_string("../../docs/from-kim.md").unwrap();
     let ids = [("R-", 1..=20, 2), ("B-", 1..=23, 2), ("D-", 1..=21, 0)];

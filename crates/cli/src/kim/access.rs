@@ -232,7 +232,8 @@ fn labels(found: &Found, secret: &CurrentSecret<'_>, remarks: &mut Remarks) -> B
     labels
 }
 
-fn is_of_kyma(key: &str) -> bool {
+/// Whether a label is one of Kyma.
+pub(super) fn is_of_kyma(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     domain.strip_suffix(DOMAIN).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -24,6 +24,7 @@ pub(super) fn general(dump: &Dump, written: &[ImportedAccess], options: &Options
     if !written.is_empty() {
         accesses(dump, written, options, &mut remarks);
     }
+    runtimes(dump, options, &mut remarks);
     kymas(dump, &mut remarks);
     left_secrets(dump, &mut remarks);
     if !dump.others.is_empty() {
@@ -67,6 +68,27 @@ fn accesses(dump: &Dump, written: &[ImportedAccess], options: &Options, remarks:
             "ttl and rotateAt are the defaults of both systems, 24h and 60 %: where its flags kubeconfig-expiration-time and minimal-rotation-time \
              say otherwise, import again with --ttl and --rotate-at",
         );
+    }
+}
+
+fn runtimes(dump: &Dump, options: &Options, remarks: &mut Remarks) {
+    if dump.runtimes.is_empty() {
+        return;
+    }
+    if options.managed_clusters {
+        remarks.differs(
+            "ManagedClusters: this version makes and changes no Shoot, and they say so (Failed). A later one makes a Shoot where there is none of its name in the \
+             project of its ClusterProvider, and leaves alone one that it has not made: compare each with its Shoot before you apply it. Delete no Runtime while \
+             Infrastructure Manager runs, since it deletes the Shoot with it",
+        );
+    } else {
+        remarks.note(format!(
+            "{} read and not written: their Shoots stay as they are. With --managed-clusters each becomes a ManagedCluster",
+            match dump.runtimes.len() {
+                1 => "1 Runtime is".to_owned(),
+                number => format!("{number} Runtimes are"),
+            }
+        ));
     }
 }
 

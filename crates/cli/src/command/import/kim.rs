@@ -21,25 +21,34 @@ use crate::{Exit, Io};
   kubectl get gardenercluster,runtime,kyma,secret,clusteraccess -A -o yaml | coppice import kim - > accesses.yaml
   coppice import kim kcp.yaml shoots.yaml > accesses.yaml && kubectl diff -f accesses.yaml
   coppice import kim --ttl 12h --rotate-at 50 kcp.yaml > accesses.yaml
+  coppice import kim --managed-clusters kcp.yaml shoots.yaml > all.yaml
 
 Exit codes: 0 everything is carried over, 3 something is left for you (see the warnings), 1 error (nothing is written), 2 usage.")]
 pub(super) struct KimArgs {
     /// The ClusterProvider that has, or will have, the kubeconfig of the Gardener project
     #[arg(long, value_name = "NAME", default_value = "gardener")]
     provider: String,
-    /// For how long credentials are asked for: its flag kubeconfig-expiration-time [default: a day, as there]
+    /// For how long credentials are asked for; there the flag kubeconfig-expiration-time says it [default: a day, as there]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     ttl: Option<Duration>,
-    /// After how many percent of that they are replaced: its flag minimal-rotation-time, times 100 [default: 60, as there]
+    /// After how many percent of that they are replaced; there the flag minimal-rotation-time says it, as a fraction [default: 60, as there]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(10..=90))]
     rotate_at: Option<u32>,
+    /// Also write a ManagedCluster for each Runtime whose Shoot is in the dump
+    #[arg(long)]
+    managed_clusters: bool,
     #[command(flatten)]
     input: InputArgs,
 }
 
 pub(super) fn run(args: &KimArgs, io: &mut Io<'_>) -> Result<Exit> {
     let documents = args.input.read(io)?;
-    let options = Options { provider: args.provider.clone(), ttl: args.ttl, rotate_at: args.rotate_at };
+    let options = Options {
+        provider: args.provider.clone(),
+        ttl: args.ttl,
+        rotate_at: args.rotate_at,
+        managed_clusters: args.managed_clusters,
+    };
     let imported = kim::import(&documents, &options)?;
     let mut exit = Exit::Ok;
     for (about, remarks) in &imported.remarks {
