@@ -170,7 +170,10 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
         Some(_) => {
-            let restore = if observed.spec.cluster.provider_name().is_some() {
+            let cluster = &observed.spec.cluster;
+            let restore = if cluster.gardener.is_some() {
+                "delete this ClusterAccess, since its Shoot was replaced by another one of that name"
+            } else if cluster.provider.is_some() {
                 "ask the platform for a kubeconfig of the cluster before"
             } else {
                 "write a kubeconfig of the cluster before into that Secret"

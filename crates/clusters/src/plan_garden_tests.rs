@@ -79,6 +79,18 @@ fn nothing_is_done_in_a_shoot_for_what_has_the_rights_of_gardener() {
 }
 
 #[test]
+fn another_shoot_of_that_name_is_not_the_same_cluster() {
+    let mut observed = of_shoot();
+    let due = observed.status.next_rotation.unwrap();
+    observed.status = saved(plan(&observed, due));
+    observed.output = OutputFact::Ours(secret("u-1", "7"));
+    observed.target = Some(TargetIdentity { uid: "other".to_owned(), endpoint: "e".to_owned() });
+    let error = saved(plan(&observed, due)).last_error.unwrap();
+    assert_eq!(error.reason, "TargetChanged");
+    assert!(error.message.contains("delete this ClusterAccess, since its Shoot was replaced"), "{error:?}");
+}
+
+#[test]
 fn where_a_shoot_is_now_is_asked_of_nobody_while_nothing_is_due() {
     let observed = of_shoot();
     assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
