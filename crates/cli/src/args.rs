@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::command::{
-    acknowledge, audit, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import, list,
-    message, plan, preview, probe, quota, rearm, release, simulate, transfer, tree, version, wake,
+    acknowledge, audit, cluster, completion, crds, create, doctor, explain, extend, give_back, hold, import,
+    list, message, plan, preview, probe, quota, rearm, release, simulate, transfer, tree, version, wake,
 };
 use crate::validate;
 
@@ -134,6 +134,8 @@ pub(crate) enum ArgumentError {
     Namespace,
     #[error("write NAMESPACE/NAME of a QuotaTransfer, in lower-case letters, digits, '-' and '.'")]
     Transfer,
+    #[error("write PROVIDER/SHOOT: a ClusterProvider and the Shoot in its project")]
+    Shoot,
     #[error(
         "write PARENT/NAME of a Subnamespace: two names of namespaces, in lower-case letters, digits and '-', at most 63 each"
     )]

@@ -86,7 +86,7 @@ fn a_table_shows_each_step() {
 fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
     let left = access("old", "2026-03-01T12:29:00Z", &ready());
     let script = vec![
-        (LIST, 200, list(&[left.clone()])),
+        (LIST, 200, list(std::slice::from_ref(&left))),
         (LIST, 200, list(&[])),
         (DELETE, 200, left),
         (CREATE, 403, status(403, "clusteraccesses.coppice.dev is forbidden")),

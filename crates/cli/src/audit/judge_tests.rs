@@ -159,9 +159,9 @@ fn people_read_who_did_what_with_which_object() {
         shown(&token),
         ["(not authenticated)", "create token (401)", "serviceaccounts coppice-system/coppice"]
     );
-    let mut lost = event("bob", "delete", "coppice.dev/clusterproviders", ("", "shop"), 200);
-    lost.response_status = None;
-    assert_eq!(shown(&lost), ["bob", "delete (no answer)", "clusterproviders.coppice.dev shop"]);
+    let mut unanswered = event("bob", "delete", "coppice.dev/clusterproviders", ("", "shop"), 200);
+    unanswered.response_status = None;
+    assert_eq!(shown(&unanswered), ["bob", "delete (no answer)", "clusterproviders.coppice.dev shop"]);
     let namespace = event("bob", "delete", "/namespaces", ("coppice-system", "coppice-system"), 200);
     assert_eq!(shown(&namespace)[2], "namespaces coppice-system");
 }

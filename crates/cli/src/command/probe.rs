@@ -5,12 +5,12 @@ mod requests;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use coppice_clusters_api::{CapiCluster, ClusterSource, Issuer, ProviderName, SecretKey};
+use coppice_clusters_api::{CapiCluster, ClusterSource, GardenerShoot, Issuer, ProviderName, SecretKey};
 use coppice_quantity::Duration;
 use tokio::time::Instant;
 
 use self::requests::Probe;
-use crate::args::{ConnectionArgs, namespace_name, positive_duration};
+use crate::args::{ArgumentError, ConnectionArgs, namespace_name, positive_duration};
 use crate::connect::connect;
 use crate::print::{self, Cell, ERROR, HEADING, OK, Table};
 use crate::probe::{ProbeReport, Step, spec};
@@ -66,6 +66,9 @@ struct ClusterArgs {
     /// A Cluster of Cluster API
     #[arg(long, value_name = "CLUSTER")]
     cluster_api: Option<String>,
+    /// A Shoot of Gardener, by the ClusterProvider of its project
+    #[arg(long, value_name = "PROVIDER/SHOOT", value_parser = shoot)]
+    gardener: Option<GardenerShoot>,
     /// A ClusterProvider
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<String>,
@@ -80,8 +83,19 @@ impl ClusterArgs {
         ClusterSource {
             kubeconfig_secret: secret,
             cluster_api: self.cluster_api.clone().map(|name| CapiCluster { name }),
+            gardener: self.gardener.clone(),
             provider: self.provider.clone().map(|name| ProviderName { name }),
         }
+    }
+}
+
+/// Reads `PROVIDER/SHOOT`.
+fn shoot(text: &str) -> Result<GardenerShoot, ArgumentError> {
+    match text.split_once('/') {
+        Some((provider, shoot)) if !provider.is_empty() && !shoot.is_empty() && !shoot.contains('/') => {
+            Ok(GardenerShoot { provider: provider.to_owned(), shoot: shoot.to_owned() })
+        }
+        _ => Err(ArgumentError::Shoot),
     }
 }
 
