@@ -71,6 +71,29 @@ fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_nothing() {
 }
 
 #[test]
+fn a_plan_of_a_file_is_made_before_it_is_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shop.yaml");
+    let plan = |spec: &str, script: Script| {
+        let text = format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: ManagedCluster, metadata: {{name: shop, namespace: team}}, spec: {{{spec}}}}}"
+        );
+        std::fs::write(&path, text).unwrap();
+        against(&format!("coppice cluster plan shop -n team -o name -f {}", path.display()), script).0
+    };
+    let spec =
+        "provider: {clusterAPI: {class: small}}, version: 1.33.4, workers: [{name: a, min: 5, max: 5}]";
+    let more = "provider: {clusterAPI: {class: small}}, version: 1.33.4, workers: [{name: a, min: 5, max: 5}, {name: b, min: 1, max: 1}]";
+    assert_eq!(plan(spec, script()).out, "", "it is so");
+    let added = plan(more, script()).out;
+    let is_of_b = |line: &str| line.starts_with("spec.topology.workers.machineDeployments[b].");
+    assert!(!added.is_empty() && added.lines().all(is_of_b), "{added}");
+    assert!(plan(spec, Vec::new()).out.contains("spec.topology.version"), "it is not there yet");
+    let bad = plan("provider: {clusterAPI: {class: small}}, version: v1.33.4", script());
+    assert!(bad.code == 1 && bad.err.contains("such as 1.33.4"), "{bad:?}");
+}
+
+#[test]
 fn drift_is_what_others_changed_of_what_was_written() {
     let (ran, _) = against("coppice cluster drift shop -n team -o json", script());
     let expected = json!([{

@@ -1,19 +1,23 @@
 //! `coppice cluster`: what of a cluster a ManagedCluster would change, and what others have changed of it.
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use coppice_clusters::managed::patch::{Change, changes, drift};
 use coppice_clusters::managed::plan::{desired_of, last_applied, merged};
 use coppice_clusters::managed::{LiveFact, Managed, Shape};
-use coppice_clusters_api::ManagedCluster;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
+use coppice_clusters_api::{ManagedCluster, ManagedClusterSpec, ManagedClusterStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::args::{ArgumentError, ConnectionArgs, OutputArgs, OutputFormat};
 use crate::connect::{Connection, connect, failed};
+use crate::files::{self, Document};
 use crate::print::{self, Cell, Table};
 use crate::{Exit, Io, validate};
 
@@ -38,6 +42,7 @@ enum Question {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice cluster plan shop -n team
+  coppice cluster plan shop -n team -f shop.yaml     before it is applied
   coppice cluster plan shop -n team -o json
 
 Columns: FIELD, LIVE, what it is, DESIRED, what it is to be; - where there is nothing.
@@ -47,6 +52,9 @@ pub(crate) struct ClusterPlanArgs {
     /// The ManagedCluster
     #[arg(value_name = "NAME", value_parser = cluster_name)]
     name: String,
+    /// Take its spec from this file (- for standard input) instead of the one that is applied
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -84,7 +92,8 @@ pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mu
 }
 
 async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let observed = read(connection, &args.name).await?;
+    let given = args.file.as_ref().map(|file| spec_of(file, &args.name, io)).transpose()?;
+    let observed = read(connection, &args.name, given).await?;
     let live = match &observed.live {
         LiveFact::Made(live) => live.clone(),
         LiveFact::Foreign => bail!(
@@ -101,7 +110,7 @@ async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) 
 }
 
 async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let observed = read(connection, &args.name).await?;
+    let observed = read(connection, &args.name, None).await?;
     let LiveFact::Made(live) = &observed.live else {
         bail!(
             "nothing was made for ManagedCluster {}/{} yet, or it is gone",
@@ -115,16 +124,33 @@ async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'
     Ok(if found.is_empty() { Exit::Ok } else { Exit::Attention })
 }
 
-/// The ManagedCluster, and the object that was made for it.
-async fn read(connection: &Connection, name: &str) -> Result<Managed> {
+/// The spec that a file has for a ManagedCluster.
+fn spec_of(file: &Path, name: &str, io: &mut Io<'_>) -> Result<ManagedClusterSpec> {
+    let documents = files::read(&[file.to_owned()], false, io.stdin)?;
+    let is_it = |object: &Value| object["kind"] == "ManagedCluster" && object["metadata"]["name"] == name;
+    let found = documents.iter().flat_map(Document::objects).find(|(_, object)| is_it(object));
+    let Some((place, object)) = found else { bail!("{} has no ManagedCluster {name}", file.display()) };
+    if let Some(problem) = validate::check(&object).first() {
+        bail!("{place}: {problem}");
+    }
+    Ok(serde_json::from_value(object["spec"].clone())?)
+}
+
+/// The ManagedCluster, with this spec if one is given, and the object that was made for it.
+async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterSpec>) -> Result<Managed> {
     let Connection { client, namespace } = connection;
     let what = format!("ManagedCluster {namespace}/{name} cannot be read");
     let api = Api::<ManagedCluster>::namespaced(client.clone(), namespace);
     let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
-    let found =
-        found.with_context(|| format!("there is no ManagedCluster {name} in namespace {namespace}"))?;
-    let uid = found.metadata.uid.unwrap_or_default();
-    if Shape::of(&found.spec) == Shape::Shoot {
+    let (metadata, spec, status) = match (found, given) {
+        (Some(found), given) => {
+            (found.metadata, given.unwrap_or(found.spec), found.status.unwrap_or_default())
+        }
+        (None, Some(given)) => (ObjectMeta::default(), given, ManagedClusterStatus::default()),
+        (None, None) => bail!("there is no ManagedCluster {name} in namespace {namespace}"),
+    };
+    let uid = metadata.uid.unwrap_or_default();
+    if Shape::of(&spec) == Shape::Shoot {
         bail!(
             "ManagedCluster {namespace}/{name} asks for a Shoot of Gardener, which this version does not read"
         );
@@ -134,11 +160,11 @@ async fn read(connection: &Connection, name: &str) -> Result<Managed> {
         namespace: namespace.clone(),
         name: name.to_owned(),
         uid,
-        generation: found.metadata.generation.unwrap_or_default(),
-        deleting: found.metadata.deletion_timestamp.is_some(),
+        generation: metadata.generation.unwrap_or_default(),
+        deleting: metadata.deletion_timestamp.is_some(),
         has_finalizer: true,
-        spec: found.spec,
-        status: found.status.unwrap_or_default(),
+        spec,
+        status,
         live,
     })
 }
