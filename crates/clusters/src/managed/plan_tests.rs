@@ -144,6 +144,39 @@ fn nothing_is_made_without_a_finalizer_or_before_status_says_so() {
     assert_eq!(ready_condition(&observed), ("False".to_owned(), "ClusterCreating".to_owned()));
 }
 
+/// What is durable: the `ManagedCluster`, and the object at the API server. What a replica knows of that is lost after so many steps.
+fn crashed_after(steps: usize) -> (Managed, usize) {
+    let (mut observed, mut there, mut creations) = (managed(small()), None, 0);
+    for step in 0.. {
+        match plan(&observed, at_second(0)) {
+            ManagedStep::Wait(_) => return (observed, creations),
+            ManagedStep::Look => observed.live = there.clone().map_or(LiveFact::Absent, LiveFact::Made),
+            created @ ManagedStep::Create(_) => {
+                creations += 1;
+                assert!(there.is_none(), "after {steps} steps");
+                carry_out(&mut observed, &created);
+                there = Some(live(&mut observed).clone());
+            }
+            next => carry_out(&mut observed, &next),
+        }
+        assert!(step < 20, "after {steps} steps: {observed:#?}");
+        if step == steps {
+            observed.live = LiveFact::Unread;
+        }
+    }
+    unreachable!("it ends or fails before");
+}
+
+#[test]
+fn after_a_crash_at_any_step_there_is_one_cluster_and_its_uid_is_known() {
+    for steps in 0..8 {
+        let (observed, creations) = crashed_after(steps);
+        assert_eq!(creations, 1, "after {steps} steps");
+        assert_eq!(observed.status.state, Some(ClusterState::Creating), "after {steps} steps");
+        assert_eq!(observed.status.cluster.unwrap().uid, "made", "after {steps} steps");
+    }
+}
+
 #[test]
 fn it_is_ready_when_what_was_written_last_is_observed() {
     let mut observed = ready_cluster(small());
