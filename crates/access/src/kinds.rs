@@ -68,29 +68,45 @@ impl OwnKind for ManagedClusters {
     const MAX_SPEC_BYTES: usize = 1 << 20;
 }
 
-/// A `Cluster` of Cluster API, with all its fields. None is watched.
-#[derive(Debug)]
-pub(crate) struct CapiClusters;
+/// A kind of which whole objects are read and written, and none is watched.
+macro_rules! whole_objects {
+    ($(#[doc = $doc:literal] $kind:ident, $group_path:literal, $resource:literal;)+) => {
+        $(
+            #[doc = $doc]
+            #[derive(Debug)]
+            pub(crate) struct $kind;
 
-impl Kind for CapiClusters {
-    type Object = Value;
-    type Wire = Value;
-    type Context = ();
-    const RESOURCE: &'static str = "clusters";
-    const GROUP_PATH: &'static str = "/apis/cluster.x-k8s.io/v1beta2";
+            impl Kind for $kind {
+                type Object = Value;
+                type Wire = Value;
+                type Context = ();
+                const RESOURCE: &'static str = $resource;
+                const GROUP_PATH: &'static str = $group_path;
 
-    fn object_ref(wire: &Value) -> ObjectRef {
-        let text = |field: &str| wire["metadata"][field].as_str().unwrap_or_default().into();
-        ObjectRef { namespace: text("namespace"), name: text("name"), revision: text("resourceVersion") }
-    }
+                fn object_ref(wire: &Value) -> ObjectRef {
+                    let text = |field: &str| wire["metadata"][field].as_str().unwrap_or_default().into();
+                    ObjectRef { namespace: text("namespace"), name: text("name"), revision: text("resourceVersion") }
+                }
 
-    fn project(wire: Value, (): &()) -> Result<Value, Unreadable> {
-        Ok(wire)
-    }
+                fn project(wire: Value, (): &()) -> Result<Value, Unreadable> {
+                    Ok(wire)
+                }
 
-    fn name(object: &Value) -> &str {
-        object["metadata"]["name"].as_str().unwrap_or_default()
-    }
+                fn name(object: &Value) -> &str {
+                    object["metadata"]["name"].as_str().unwrap_or_default()
+                }
+            }
+        )+
+    };
+}
+
+whole_objects! {
+    /// A `Cluster` of Cluster API.
+    CapiClusters, "/apis/cluster.x-k8s.io/v1beta2", "clusters";
+    /// A `Shoot` of Gardener.
+    Shoots, "/apis/core.gardener.cloud/v1beta1", "shoots";
+    /// A `ConfigMap`.
+    ConfigMaps, "/api/v1", "configmaps";
 }
 
 /// The Secrets with our label, without what is in them.

@@ -105,6 +105,7 @@ pub async fn run(
             gate.clone(),
             events.clone(),
             access_metrics.clone(),
+            &shared,
         ));
     }
     runner.add(ClusterProviderController::new(

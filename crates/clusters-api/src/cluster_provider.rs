@@ -69,6 +69,9 @@ pub const MAX_USED_BY: usize = 10;
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.project) || !has(self.allow) || self.allow.all(entry, !has(entry.issuers) || !entry.issuers.exists(issuer, issuer in ['GardenerAdmin', 'GardenerViewer']))",
     "message": "project: write the project of Gardener whose Shoots GardenerAdmin and GardenerViewer are to issue for, or leave these out of allow[].issuers"
+}, {
+    "rule": "has(self.project) || !has(self.managedClusters) || size(self.managedClusters) == 0",
+    "message": "project: write the project of Gardener that Shoots are to be made in, or leave managedClusters out"
 }]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterProviderSpec {
@@ -93,6 +96,11 @@ pub struct ClusterProviderSpec {
     #[serde(default = "min_forget_after")]
     #[schemars(schema_with = "schema::forget_after", default = "min_forget_after")]
     pub min_forget_after: Duration,
+    /// The namespaces whose ManagedClusters may have Shoots made in `project`, of whatever kind and size: what they cost, quotas of Gardener bound.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::maker_namespaces")]
+    pub managed_clusters: Vec<String>,
     /// Who may have credentials issued. Default: nobody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

@@ -26,6 +26,8 @@ pub const LABEL_MANAGED_CLUSTER: &str = "coppice.dev/managed-cluster";
 pub const ANNOTATION_APPLIED: &str = "coppice.dev/applied";
 /// On the same: the digest of these fields.
 pub const ANNOTATION_HASH: &str = "coppice.dev/desired-hash";
+/// On a Shoot: the digest of the configuration by which its API server knows users, which is beside it.
+pub const ANNOTATION_AUTHENTICATION: &str = "coppice.dev/authentication-hash";
 /// The type of the Secrets that Cluster API keeps for a cluster.
 pub const CAPI_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 /// On these Secrets: the name of the `Cluster`.

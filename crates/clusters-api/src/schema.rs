@@ -121,6 +121,14 @@ pub(crate) fn allowed_namespaces(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Namespaces here that may have clusters made.
+pub(crate) fn maker_namespaces(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set",
+        "items": schema::namespace_name(generator)
+    })
+}
+
 /// Namespaces of the target, or `*`.
 pub(crate) fn namespaces_or_all(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -1,15 +1,16 @@
 //! Carries out one step.
 
 use coppice_api::Reason;
-use coppice_clusters::managed::{self, Failure, LiveFact, Managed, ManagedStep};
+use coppice_clusters::managed::{self, Failure, LiveFact, Managed, ManagedStep, Shape};
 use coppice_clusters_api::ManagedClusterStatus;
 use coppice_runtime::leader::Permit;
-use coppice_runtime::write::{self, Revision, WriteError};
+use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
 
-use super::observe::ObserveError;
+use super::observe::{Looked, Memory, ObserveError};
+use super::site::{Site, revision_of};
 use super::{ManagedClusterController, observe, report};
-use crate::kinds::{CapiClusters, ManagedClusterObject, ManagedClusters};
+use crate::kinds::{ManagedClusterObject, ManagedClusters};
 
 /// Why the API server did not do a step. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,8 @@ pub(super) enum Applied {
     Behind,
     /// The API server did not do it.
     Failed(ApplyError),
+    /// As many work on the garden as may.
+    Busy,
 }
 
 impl From<WriteError> for Applied {
@@ -53,62 +56,51 @@ struct Work<'a> {
     observed: &'a Managed,
 }
 
-/// Carries out a step. `live` is what is known of the object that is made.
+/// Carries out a step.
 pub(super) async fn apply(
     controller: &ManagedClusterController,
     permit: &Permit,
     managed: &ManagedClusterObject,
     observed: &Managed,
-    live: &mut LiveFact,
+    memory: &mut Memory,
     step: ManagedStep,
 ) -> Applied {
     let (clients, work) = (&controller.clients, Work { controller, permit, managed, observed });
-    let place = (observed.namespace.as_str(), observed.name.as_str());
     match step {
         ManagedStep::Wait(at) => Applied::CheckAt(at),
         ManagedStep::SaveStatus(status) => work.save(&status).await,
-        ManagedStep::Look => match observe::look(controller, observed).await {
-            Ok(found) => {
-                *live = found;
-                Applied::Again
-            }
+        ManagedStep::Look => match observe::look(controller, observed, memory).await {
+            Ok(Looked::Done) => Applied::Again,
+            Ok(Looked::Busy) => Applied::Busy,
             Err(error) => Applied::Failed(ApplyError::Observe(error)),
         },
         ManagedStep::AddFinalizer => {
             let added = write::add_finalizer::<ManagedClusters>(clients, permit, managed).await;
             added.map_or_else(Applied::from, |managed| Applied::Changed(Box::new(managed)))
         }
-        ManagedStep::RemoveFinalizer => {
-            match write::remove_finalizer::<ManagedClusters>(clients, permit, managed).await {
-                Ok(_) => {
-                    report::ended(managed);
-                    Applied::CheckAt(None)
-                }
-                Err(error) => error.into(),
-            }
-        }
+        ManagedStep::RemoveFinalizer => work.end(memory.site.as_ref()).await,
         ManagedStep::Create(object) => {
-            let created = write::create_object::<CapiClusters>(clients, permit, place.0, &object).await;
-            work.wrote(live, created.map(LiveFact::Made), "create").await
+            let Some(site) = &memory.site else { return Applied::Behind };
+            let created = site.create(permit, observed, &object).await;
+            work.wrote(&mut memory.live, created.map(LiveFact::Made), "create").await
         }
         ManagedStep::Patch(fields) => {
+            let (Some(site), LiveFact::Made(live)) = (&memory.site, &memory.live) else {
+                return Applied::Behind;
+            };
             let Some(revision) = revision_of(live) else { return Applied::Behind };
-            let changed = write::merge::<CapiClusters>(clients, permit, place, revision, fields).await;
-            work.wrote(live, changed.map(LiveFact::Made), "change").await
+            let changed = site.change(permit, observed, revision, fields).await;
+            work.wrote(&mut memory.live, changed.map(LiveFact::Made), "change").await
         }
         ManagedStep::Delete => {
+            let (Some(site), LiveFact::Made(live)) = (&memory.site, &memory.live) else {
+                return Applied::Behind;
+            };
             let Some(revision) = revision_of(live) else { return Applied::Behind };
-            let deleted = write::delete_object::<CapiClusters>(clients, permit, place, revision).await;
-            work.wrote(live, deleted.map(|()| LiveFact::Unread), "delete").await
+            let deleted = site.delete(permit, observed, revision).await;
+            work.wrote(&mut memory.live, deleted.map(|()| LiveFact::Unread), "delete").await
         }
     }
-}
-
-/// As it was read.
-fn revision_of(live: &LiveFact) -> Option<Revision<'_>> {
-    let LiveFact::Made(live) = live else { return None };
-    let text = |field: &str| live["metadata"][field].as_str();
-    Some(Revision { uid: text("uid")?, resource_version: Some(text("resourceVersion")?) })
 }
 
 impl Work<'_> {
@@ -124,14 +116,32 @@ impl Work<'_> {
         }
     }
 
+    /// Its object is gone: so is what was beside it, and then it.
+    async fn end(&self, site: Option<&Site>) -> Applied {
+        let Self { controller, permit, managed, observed } = self;
+        if let Some(site) = site
+            && let Err(error) = site.remove_authentication(permit, observed).await
+        {
+            return error.into();
+        }
+        match write::remove_finalizer::<ManagedClusters>(&controller.clients, permit, managed).await {
+            Ok(_) => {
+                report::ended(managed);
+                Applied::CheckAt(None)
+            }
+            Err(error) => error.into(),
+        }
+    }
+
     /// What came of a write of the object that is made: it as it is then, or that it has to be read again.
     async fn wrote(&self, live: &mut LiveFact, written: Result<LiveFact, WriteError>, what: &str) -> Applied {
         match written {
             Ok(now) => *live = now,
             Err(WriteError::Conflict | WriteError::Gone) => *live = LiveFact::Unread,
             Err(WriteError::Refused(why)) => {
-                let Managed { namespace, name, .. } = self.observed;
-                let message = format!("the Cluster {namespace}/{name} was not {what}d: {why}");
+                let Managed { object_namespace, name, spec, .. } = self.observed;
+                let kind = Shape::of(spec).kind();
+                let message = format!("the {kind} {object_namespace}/{name} was not {what}d: {why}");
                 let failure = Failure::waiting(Reason::ClusterRefused, message);
                 let status = managed::failed(self.observed, &failure, self.controller.now());
                 return self.save(&status).await;

@@ -1,8 +1,9 @@
-//! Makes the cluster of each `ManagedCluster`, keeps it as the spec says, and deletes it at the end.
+//! Makes the cluster of each `ManagedCluster`, keeps it as the spec says, and deletes it at the end: as a `Cluster` in this cluster, or as a `Shoot` in
+//! the garden of a `ClusterProvider`.
 //!
 //! Watches `ManagedCluster`; acts on the leader alone. `observe → plan → apply → report`, one step each time, until there is nothing to
-//! do. The objects that are made are not watched, since their kind may not be there: each is read once a minute, and every 15 seconds while
-//! something is under way.
+//! do. The objects that are made are not watched, since their kind may not be there: each is read once a minute, a Shoot that is ready every 5
+//! minutes, and every 15 seconds while something is under way.
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ManagedCluster`, and leave this account the objects with its
 //! label alone. *Guarantees*: nothing is made without a finalizer and an intent in status; an object is changed and deleted only as it was
@@ -15,13 +16,14 @@ mod apply;
 mod observe;
 mod plan;
 mod report;
+mod site;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use coppice_clusters::managed::{LiveFact, ManagedStep};
+use coppice_clusters::managed::ManagedStep;
 use coppice_clusters_api::ClusterState;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
@@ -35,11 +37,18 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use self::apply::Applied;
+use self::observe::Memory;
 use crate::kinds::{ManagedClusterObject, ManagedClusters};
 use crate::metrics::AccessMetrics;
+use crate::shared::{Providers, Shared};
+use crate::targets::Targets;
 
 /// Steps in a row for one object, then others have their turn.
 const MAX_ROUNDS: usize = 16;
+/// After that it is looked whether there is a place in the garden.
+const BUSY: Duration = Duration::from_secs(2);
+/// A garden is asked about a Shoot that is ready no more often than this.
+const READY_LOOK: Duration = Duration::from_mins(5);
 
 /// The controller of `ManagedCluster`.
 pub struct ManagedClusterController {
@@ -49,6 +58,10 @@ pub struct ManagedClusterController {
     events: Events,
     metrics: AccessMetrics,
     clusters: Store<ManagedClusters>,
+    providers: Providers,
+    targets: Arc<Targets>,
+    /// When there was nothing left to do for each.
+    settled: Mutex<HashMap<ClusterKey, Instant>>,
 }
 
 /// Namespace and name of a `ManagedCluster`.
@@ -71,15 +84,18 @@ impl fmt::Display for ClusterKey {
 }
 
 impl ManagedClusterController {
-    /// The controller, on the API server of this cluster.
+    /// The controller, on the API server of this cluster and on what it shares with the others.
     pub fn new(
         clients: Clients,
         server_clock: ServerClock,
         gate: Gate,
         events: Events,
         metrics: AccessMetrics,
+        shared: &Shared,
     ) -> Self {
-        Self { clients, server_clock, gate, events, metrics, clusters: Store::default() }
+        let Shared { providers, targets, .. } = shared.clone();
+        let (clusters, settled) = (Store::default(), Mutex::default());
+        Self { clients, server_clock, gate, events, metrics, clusters, providers, targets, settled }
     }
 
     fn now(&self) -> Timestamp {
@@ -89,12 +105,12 @@ impl ManagedClusterController {
     /// Carries out one step after the other. What was planned from a cache is planned again on the API server's object before anything is
     /// written.
     async fn work(&self, permit: &Permit, key: &ClusterKey, cached: ManagedClusterObject) -> ReconcileResult {
-        let (mut managed, mut is_fresh, mut live) = (cached, false, LiveFact::Unread);
+        let (mut managed, mut is_fresh, mut memory) = (cached, false, Memory::default());
         for _ in 0..MAX_ROUNDS {
             if permit.check().is_err() {
                 return ReconcileResult::Done;
             }
-            let Some(observed) = observe::observed(&managed, &live) else { return ReconcileResult::Done };
+            let Some(observed) = observe::observed(&managed, &memory) else { return ReconcileResult::Done };
             let step = plan::plan(&observed, self.now());
             let writes = !matches!(step, ManagedStep::Wait(_) | ManagedStep::Look);
             if writes && !is_fresh {
@@ -105,10 +121,14 @@ impl ManagedClusterController {
                 }
                 continue;
             }
-            match apply::apply(self, permit, &managed, &observed, &mut live, step).await {
+            match apply::apply(self, permit, &managed, &observed, &mut memory, step).await {
                 Applied::Again => {}
                 Applied::Changed(changed) => managed = *changed,
-                Applied::CheckAt(at) => return self.at(at),
+                Applied::CheckAt(at) => {
+                    self.settled().insert(key.clone(), Instant::now());
+                    return self.at(at);
+                }
+                Applied::Busy => return ReconcileResult::At(Instant::now() + BUSY),
                 Applied::Behind => {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }
@@ -116,6 +136,21 @@ impl ManagedClusterController {
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+
+    fn settled(&self) -> MutexGuard<'_, HashMap<ClusterKey, Instant>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until when nobody looks at a Shoot that is ready; none if somebody has to.
+    fn rests_until(&self, key: &ClusterKey, managed: &ManagedClusterObject) -> Option<Instant> {
+        let status = &managed.status;
+        let is_shoot = managed.spec.as_ref().is_ok_and(|spec| spec.provider.gardener.is_some());
+        let is_ready = status.state == Some(ClusterState::Ready)
+            && status.observed_generation == Some(managed.generation)
+            && !managed.terminating;
+        let until = *self.settled().get(key)? + READY_LOOK;
+        (is_shoot && is_ready && Instant::now() < until).then_some(until)
     }
 
     fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
@@ -142,7 +177,8 @@ impl Controller for ManagedClusterController {
     }
 
     fn synced(&self) -> bool {
-        !matches!(self.clusters.freshness(), Freshness::NotSynced(_))
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        synced(self.clusters.freshness()) && synced(self.providers.store.freshness())
     }
 
     fn all(&self) -> Vec<ClusterKey> {
@@ -156,6 +192,9 @@ impl Controller for ManagedClusterController {
             report::not_understood(&key, &error.to_string());
             return ReconcileResult::Done;
         }
+        if let Some(until) = self.rests_until(&key, &cached) {
+            return ReconcileResult::At(until);
+        }
         self.work(&permit, &key, (*cached).clone()).await
     }
 
@@ -165,6 +204,7 @@ impl Controller for ManagedClusterController {
             *counts.entry(managed.status.state.unwrap_or(ClusterState::Planning)).or_default() += 1;
         });
         self.metrics.set_managed_clusters(&counts);
+        self.settled().retain(|key, _| self.clusters.get(&key.namespace, &key.name).is_some());
     }
 }
 

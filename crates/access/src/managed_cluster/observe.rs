@@ -1,18 +1,41 @@
 //! A `ManagedCluster` and the object that is made for it.
 
-use coppice_clusters::managed::{LiveFact, Managed, Shape};
-use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
+use coppice_clusters::managed::{LiveFact, Managed};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
-use serde_json::Value;
 
+use super::site::{Found, Site, find};
 use super::{ClusterKey, ManagedClusterController};
-use crate::kinds::{CapiClusters, ManagedClusterObject, ManagedClusters};
+use crate::kinds::{ManagedClusterObject, ManagedClusters};
+use crate::targets::ReadError;
 
 /// Why what a decision rests on is not known: it is read again.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", chain(.0))]
-pub(super) struct ObserveError(#[from] kube::Error);
+pub(super) enum ObserveError {
+    /// The API server refused a read, or did not answer.
+    #[error("{}", chain(.0))]
+    Get(#[from] kube::Error),
+    /// The same of the Secret with the kubeconfig of the provider.
+    #[error(transparent)]
+    Kubeconfig(ReadError),
+}
+
+/// What a reconcile knows beside the `ManagedCluster`.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The object that is made.
+    pub(super) live: LiveFact,
+    /// Where that is; none while it is not known.
+    pub(super) site: Option<Site>,
+}
+
+/// What came of a look.
+pub(super) enum Looked {
+    /// The object is known, or why it is not.
+    Done,
+    /// There is no place in its garden.
+    Busy,
+}
 
 /// The `ManagedCluster` as it is at the API server.
 pub(super) async fn fresh(
@@ -24,7 +47,7 @@ pub(super) async fn fresh(
 }
 
 /// Everything that a decision rests on; none if its spec or status cannot be understood.
-pub(super) fn observed(managed: &ManagedClusterObject, live: &LiveFact) -> Option<Managed> {
+pub(super) fn observed(managed: &ManagedClusterObject, memory: &Memory) -> Option<Managed> {
     Some(Managed {
         namespace: managed.namespace.to_string(),
         name: managed.name.to_string(),
@@ -34,7 +57,8 @@ pub(super) fn observed(managed: &ManagedClusterObject, live: &LiveFact) -> Optio
         has_finalizer: managed.has_finalizer,
         spec: managed.decoded().ok()?.clone(),
         status: (*managed.status).clone(),
-        live: live.clone(),
+        object_namespace: memory.site.as_ref().map_or(String::new(), |site| site.namespace.clone()),
+        live: memory.live.clone(),
     })
 }
 
@@ -42,28 +66,20 @@ pub(super) fn observed(managed: &ManagedClusterObject, live: &LiveFact) -> Optio
 pub(super) async fn look(
     controller: &ManagedClusterController,
     observed: &Managed,
-) -> Result<LiveFact, ObserveError> {
-    if Shape::of(&observed.spec) == Shape::Shoot {
-        return Ok(LiveFact::Unserved(
-            "spec.provider: write a ManagedCluster with clusterAPI, since this version of Coppice makes no Shoots yet".to_owned(),
-        ));
-    }
-    let Managed { namespace, name, uid, .. } = observed;
-    let path = format!("{}/{name}", read::path::<CapiClusters>(namespace));
-    match controller.clients.reads.request::<Value>(read::request(&path)?).await {
-        Ok(found) if found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid => Ok(LiveFact::Made(found)),
-        Ok(_) => Ok(LiveFact::Foreign),
-        // Of a kind that is not served the API server names no object.
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            let is_served = status.details.as_ref().is_some_and(|details| details.name == *name);
-            Ok(if is_served { LiveFact::Absent } else { unserved() })
+    memory: &mut Memory,
+) -> Result<Looked, ObserveError> {
+    if memory.site.is_none() {
+        match find(controller, observed).await? {
+            Found::Site(site) => memory.site = Some(site),
+            Found::Refused(failure) => {
+                memory.live = LiveFact::Refused(failure);
+                return Ok(Looked::Done);
+            }
+            Found::Busy => return Ok(Looked::Busy),
         }
-        Err(error) => Err(error.into()),
     }
-}
-
-fn unserved() -> LiveFact {
-    LiveFact::Unserved(
-        "the API server does not know the kind Cluster of cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later".to_owned(),
-    )
+    if let Some(site) = &memory.site {
+        memory.live = site.look(observed).await?;
+    }
+    Ok(Looked::Done)
 }

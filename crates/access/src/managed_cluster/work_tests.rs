@@ -1,3 +1,6 @@
+use std::num::NonZeroUsize;
+
+use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -10,8 +13,10 @@ use super::*;
 fn controller(clients: Clients) -> Arc<ManagedClusterController> {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
+    let shared = Shared::new(clock.clone(), Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN);
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
-    Arc::new(ManagedClusterController::new(clients, server_clock, gate, events, AccessMetrics::new(&metrics)))
+    let of_access = AccessMetrics::new(&metrics);
+    Arc::new(ManagedClusterController::new(clients, server_clock, gate, events, of_access, &shared))
 }
 
 fn object(status: &Value) -> Value {

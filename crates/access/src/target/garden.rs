@@ -111,7 +111,7 @@ impl Target {
     }
 
     /// The namespace of a project, which is mostly `garden-PROJECT`.
-    async fn namespace_of_project(&self, project: &str) -> Result<String, Failure> {
+    pub(crate) async fn namespace_of_project(&self, project: &str) -> Result<String, Failure> {
         let found = self.get::<FoundProject>(&format!("{CORE}/projects/{}", encoded(project))).await;
         let namespace = match found {
             Ok(found) => found.spec.namespace,

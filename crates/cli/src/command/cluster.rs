@@ -163,6 +163,7 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
         generation: metadata.generation.unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         has_finalizer: true,
+        object_namespace: namespace.clone(),
         spec,
         status,
         live,

@@ -80,9 +80,11 @@ fn what_no_variable_takes_is_refused_with_what_to_write() {
 
 #[test]
 fn the_issuer_of_a_shoot_is_in_a_configuration_of_its_own() {
-    let oidc =
-        serde_yaml::from_str("{issuerURL: 'https://id.example.org', clientID: c, groupsClaim: groups}")
-            .unwrap();
+    let mut spec: ManagedClusterSpec = serde_yaml::from_str(
+        "{provider: {gardener: {clusterProvider: g, cloudProfile: aws, credentialsBinding: b, infrastructure: aws}}, version: 1.33.4, \
+         oidc: {issuerURL: 'https://id.example.org', clientID: c, groupsClaim: groups}}",
+    )
+    .unwrap();
     let expected = json!({
         "apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration",
         "jwt": [{
@@ -90,5 +92,7 @@ fn the_issuer_of_a_shoot_is_in_a_configuration_of_its_own() {
             "claimMappings": {"username": {"claim": "sub", "prefix": "oidc:"}, "groups": {"claim": "groups", "prefix": "oidc:"}},
         }],
     });
-    assert_eq!(shoot::authentication(&oidc), expected);
+    assert_eq!(shoot::authentication(&spec), Some(expected));
+    spec.version = "1.29.9".to_owned();
+    assert_eq!(shoot::authentication(&spec), None, "it is in the Shoot");
 }

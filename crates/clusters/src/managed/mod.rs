@@ -8,6 +8,7 @@ pub mod addresses;
 mod infrastructure;
 pub mod live;
 pub mod patch;
+mod permission;
 pub mod plan;
 pub mod shoot;
 mod status;
@@ -21,6 +22,7 @@ use coppice_clusters_api::{FailureClass, ManagedClusterSpec, WorkerPool, ZoneAdd
 use serde_json::{Map, Value, json};
 
 pub use live::Outcome;
+pub use permission::project;
 pub use plan::{LiveFact, Managed, ManagedStep, plan};
 pub use status::failed;
 

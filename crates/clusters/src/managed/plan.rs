@@ -44,6 +44,8 @@ pub struct Managed {
     pub spec: ManagedClusterSpec,
     /// Its status.
     pub status: ManagedClusterStatus,
+    /// The namespace of the object that is made for it; empty while it is not known.
+    pub object_namespace: String,
     /// The object that is made for it.
     pub live: LiveFact,
 }
@@ -56,6 +58,8 @@ pub enum LiveFact {
     Unread,
     /// There is no such kind where it is to be made: what to do about that.
     Unserved(String),
+    /// It cannot be looked at, or is not to be made: why.
+    Refused(Failure),
     /// There is none.
     Absent,
     /// There is one of that name that was not made for this `ManagedCluster`.
@@ -100,6 +104,7 @@ pub fn plan(observed: &Managed, now: Timestamp) -> ManagedStep {
     let next = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
         LiveFact::Unserved(message) => Err(Failure::waiting(Reason::ClusterKindMissing, message.clone())),
+        LiveFact::Refused(failure) => Err(failure.clone()),
         LiveFact::Foreign => Err(not_ours(observed)),
         LiveFact::Absent => absent(observed, now),
         LiveFact::Made(live) => present(observed, live, now),
@@ -153,7 +158,7 @@ fn absent(observed: &Managed, now: Timestamp) -> Result<ManagedStep, Failure> {
     }
     let named = json!({
         "apiVersion": shape.api_version(), "kind": shape.kind(),
-        "metadata": {"name": observed.name, "namespace": observed.namespace, "annotations": annotations(&desired, &hash)},
+        "metadata": {"name": observed.name, "namespace": observed.object_namespace, "annotations": annotations(&desired, &hash)},
     });
     Ok(ManagedStep::Create(patch::merge(&named, &desired, &Value::Null)))
 }
@@ -253,6 +258,9 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let live = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
+        // Nothing was made, nor is a creation under way whose answer got lost.
+        LiveFact::Refused(_) if observed.status.hash.is_none() => return ManagedStep::RemoveFinalizer,
+        LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
         LiveFact::Made(live) => live,
     };

@@ -35,6 +35,7 @@ fn managed(spec: ManagedClusterSpec) -> Managed {
         has_finalizer: true,
         spec,
         status: ManagedClusterStatus::default(),
+        object_namespace: "team".to_owned(),
         live: LiveFact::Unread,
     }
 }
@@ -308,6 +309,22 @@ fn a_deletion_ends_when_the_object_is_gone() {
     assert!(matches!(plan(&observed, at_second(120)), ManagedStep::Wait(Some(_))));
     observed.live = LiveFact::Absent;
     assert_eq!(plan(&observed, at_second(200)), ManagedStep::RemoveFinalizer);
+}
+
+#[test]
+fn while_its_garden_is_away_nothing_that_was_made_is_forgotten() {
+    let failure = Failure::transient(Reason::TargetUnreachable, "the garden is away");
+    let mut observed = ready_cluster(on_gardener());
+    observed.live = LiveFact::Refused(failure.clone());
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(100)) else { panic!() };
+    assert_eq!((status.state, status.created), (Some(ClusterState::Failed), Some(at_second(60))));
+    (observed.deleting, observed.generation) = (true, 2);
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(100)) else { panic!() };
+    assert_eq!(status.state, Some(ClusterState::Deleting));
+    assert_eq!(status.last_error.unwrap().reason, "TargetUnreachable");
+    let mut nothing = managed(on_gardener());
+    (nothing.deleting, nothing.live) = (true, LiveFact::Refused(failure));
+    assert_eq!(plan(&nothing, at_second(100)), ManagedStep::RemoveFinalizer);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 #![allow(clippy::unnecessary_wraps, reason = "extenders may fail")]
 
 use coppice_api::Reason;
+use coppice_clusters_api::names::ANNOTATION_AUTHENTICATION;
 use coppice_clusters_api::{FailureTolerance, ManagedClusterSpec, Oidc, ShootTemplate, WorkerPool};
 use serde_json::{Value, json};
 
+use super::patch::hash;
 use super::{
     Extender, Failure, Settings, at, infrastructure, later, named, numbers, object, pool_zones, texts,
 };
@@ -73,7 +75,13 @@ fn oidc(spec: &ManagedClusterSpec, _: &Value, settings: &Settings) -> Result<Val
     } else {
         json!({"structuredAuthentication": {"configMapName": authentication_name(&settings.name)}})
     };
-    Ok(json!({"spec": {"kubernetes": {"kubeAPIServer": server}}}))
+    let mut fields = json!({"spec": {"kubernetes": {"kubeAPIServer": server}}});
+    if let Some(configuration) = authentication(spec) {
+        // The digest of a Shoot is another one with another configuration, which is beside it.
+        let digest = hash(&configuration);
+        fields["metadata"]["annotations"] = json!({ANNOTATION_AUTHENTICATION: digest});
+    }
+    Ok(fields)
 }
 
 /// The `ConfigMap` with the issuers of a Shoot.
@@ -81,8 +89,14 @@ pub fn authentication_name(shoot: &str) -> String {
     format!("structured-auth-config-{shoot}")
 }
 
-/// What it has as `config.yaml`, as JSON, which is YAML.
-pub fn authentication(oidc: &Oidc) -> Value {
+/// What it has as `config.yaml`, as JSON, which is YAML; none if there is to be none.
+pub fn authentication(spec: &ManagedClusterSpec) -> Option<Value> {
+    spec.provider.gardener.as_ref()?;
+    let is_structured = numbers(&spec.version).is_none_or(|version| version[..] >= STRUCTURED[..]);
+    spec.oidc.as_ref().filter(|_| is_structured).map(configuration)
+}
+
+fn configuration(oidc: &Oidc) -> Value {
     let groups = oidc
         .groups_claim
         .as_ref()

@@ -80,7 +80,7 @@ pub(super) fn made(observed: &Managed, shape: Shape, uid: &str) -> ManagedCluste
     let mut status = observed.status.clone();
     status.cluster = Some(MadeCluster {
         kind: shape.kind().to_owned(),
-        namespace: observed.namespace.clone(),
+        namespace: observed.object_namespace.clone(),
         name: observed.name.clone(),
         uid: uid.to_owned(),
     });

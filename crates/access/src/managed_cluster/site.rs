@@ -1,0 +1,226 @@
+//! Where the object of a `ManagedCluster` is made: a `Cluster` in this cluster, a `Shoot` in the garden of its `ClusterProvider`.
+
+use coppice_api::Reason;
+use coppice_api::names::FIELD_MANAGER;
+use coppice_clusters::managed::{Failure, LiveFact, Managed, Shape, project, shoot};
+use coppice_clusters_api::FailureClass;
+use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
+use coppice_runtime::client::Clients;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::read;
+use coppice_runtime::write::{self, ApplyError, Revision, WriteError};
+use serde_json::{Value, json};
+
+use super::ManagedClusterController;
+use super::observe::ObserveError;
+use crate::kinds::{CapiClusters, ConfigMaps, Shoots};
+use crate::target;
+use crate::targets::{Place, ReadError};
+
+/// The API server and the namespace in which the object is.
+pub(super) struct Site {
+    pub(super) clients: Clients,
+    pub(super) namespace: String,
+    pub(super) shape: Shape,
+    /// A place among those that work on the garden, as long as this is there.
+    #[allow(dead_code, reason = "it is held, and given back with this")]
+    place: Option<Place>,
+}
+
+/// What is known of a site.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
+pub(super) enum Found {
+    /// It is there.
+    Site(Site),
+    /// Nothing can be made or looked at there: why.
+    Refused(Failure),
+    /// As many work on the garden as may.
+    Busy,
+}
+
+/// Finds the site of a `ManagedCluster`, as the user of its provider's kubeconfig.
+pub(super) async fn find(
+    controller: &ManagedClusterController,
+    observed: &Managed,
+) -> Result<Found, ObserveError> {
+    let Some(template) = &observed.spec.provider.gardener else {
+        let (clients, namespace) = (controller.clients.clone(), observed.namespace.clone());
+        return Ok(Found::Site(Site { clients, namespace, shape: Shape::Topology, place: None }));
+    };
+    let (providers, targets) = (&controller.providers, &controller.targets);
+    let provider = providers.store.get("", &template.cluster_provider);
+    let spec = provider.as_ref().and_then(|provider| provider.spec.as_ref().ok()).map(|spec| &**spec);
+    let of = (template.cluster_provider.as_str(), spec);
+    let project = match project(of, &observed.namespace, observed.deleting) {
+        Ok(project) => project.to_owned(),
+        Err(failure) => return Ok(Found::Refused(failure)),
+    };
+    // There is one: it has a project.
+    let Some(source) = spec.map(|spec| providers.source(spec)) else { return Ok(Found::Busy) };
+    let garden = match targets.of(&controller.clients, &source, observed.deleting).await {
+        Ok(garden) => garden,
+        Err(ReadError::Unusable(failure)) => return Ok(Found::Refused(of_garden(failure))),
+        Err(error @ ReadError::Unknown { .. }) => return Err(ObserveError::Kubeconfig(error)),
+    };
+    let Some(place) = targets.place(&garden) else { return Ok(Found::Busy) };
+    let namespace = garden.namespace_of_project(&project).await;
+    let is_silent = namespace.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
+    targets.answered(&garden, !is_silent);
+    Ok(match namespace {
+        Ok(namespace) => {
+            let clients = garden.clients;
+            Found::Site(Site { clients, namespace, shape: Shape::Shoot, place: Some(place) })
+        }
+        Err(failure) => Found::Refused(of_garden(failure)),
+    })
+}
+
+/// What a garden, or its kubeconfig, does not do.
+fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
+    let class = if reason == Reason::TargetUnreachable {
+        FailureClass::Transient
+    } else {
+        FailureClass::WaitingForInput
+    };
+    Failure { reason, class, message }
+}
+
+impl Site {
+    /// Looks at the object.
+    pub(super) async fn look(&self, observed: &Managed) -> Result<LiveFact, kube::Error> {
+        let Managed { name, uid, .. } = observed;
+        let path = match self.shape {
+            Shape::Topology => read::path::<CapiClusters>(&self.namespace),
+            Shape::Shoot => read::path::<Shoots>(&self.namespace),
+        };
+        match self.clients.reads.request::<Value>(read::request(&format!("{path}/{name}"))?).await {
+            Ok(found) if found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid => {
+                Ok(LiveFact::Made(found))
+            }
+            Ok(_) => Ok(LiveFact::Foreign),
+            // Of a kind that is not served the API server names no object.
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let is_served = status.details.as_ref().is_some_and(|details| details.name == *name);
+                Ok(if is_served { LiveFact::Absent } else { self.unserved() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unserved(&self) -> LiveFact {
+        match self.shape {
+            Shape::Topology => LiveFact::Unserved(
+                "the API server does not know the kind Cluster of cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later".to_owned(),
+            ),
+            // What was made in a garden is there, even while its API is not.
+            Shape::Shoot => LiveFact::Refused(Failure::transient(
+                Reason::ClusterKindMissing,
+                "the API server of the garden does not know the kind Shoot of core.gardener.cloud/v1beta1",
+            )),
+        }
+    }
+
+    /// Creates the object; as it is then.
+    pub(super) async fn create(
+        &self,
+        permit: &Permit,
+        observed: &Managed,
+        object: &Value,
+    ) -> Result<Value, WriteError> {
+        let (clients, namespace) = (&self.clients, self.namespace.as_str());
+        match self.shape {
+            Shape::Topology => write::create_object::<CapiClusters>(clients, permit, namespace, object).await,
+            Shape::Shoot => {
+                self.keep_authentication(permit, observed).await?;
+                write::create_object::<Shoots>(clients, permit, namespace, object).await
+            }
+        }
+    }
+
+    /// Changes the object, if it is as it was read; as it is then.
+    pub(super) async fn change(
+        &self,
+        permit: &Permit,
+        observed: &Managed,
+        revision: Revision<'_>,
+        fields: Value,
+    ) -> Result<Value, WriteError> {
+        let (clients, place) = (&self.clients, (self.namespace.as_str(), observed.name.as_str()));
+        match self.shape {
+            Shape::Topology => write::merge::<CapiClusters>(clients, permit, place, revision, fields).await,
+            Shape::Shoot => {
+                if !observed.deleting {
+                    self.keep_authentication(permit, observed).await?;
+                }
+                write::merge::<Shoots>(clients, permit, place, revision, fields).await
+            }
+        }
+    }
+
+    /// Deletes the object, if it is as it was read.
+    pub(super) async fn delete(
+        &self,
+        permit: &Permit,
+        observed: &Managed,
+        revision: Revision<'_>,
+    ) -> Result<(), WriteError> {
+        let (clients, place) = (&self.clients, (self.namespace.as_str(), observed.name.as_str()));
+        match self.shape {
+            Shape::Topology => write::delete_object::<CapiClusters>(clients, permit, place, revision).await,
+            Shape::Shoot => write::delete_object::<Shoots>(clients, permit, place, revision).await,
+        }
+    }
+
+    /// Writes the configuration by which the API server of a Shoot knows users: before the Shoot that names it.
+    async fn keep_authentication(&self, permit: &Permit, observed: &Managed) -> Result<(), WriteError> {
+        let Some(configuration) = shoot::authentication(&observed.spec) else { return Ok(()) };
+        let name = shoot::authentication_name(&observed.name);
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self.namespace, "labels": {LABEL_MANAGED_CLUSTER: observed.uid}},
+            "data": {"config.yaml": configuration.to_string()},
+        });
+        let applied =
+            write::apply::<ConfigMaps>(&self.clients, permit, &self.namespace, &name, &object).await;
+        applied.map_err(|error| match error {
+            ApplyError::ManagedByOthers(message) => WriteError::Refused(format!(
+                "{message}: the ConfigMap {name} has fields of {FIELD_MANAGER} and of others; delete it"
+            )),
+            ApplyError::Write(error) => error,
+        })
+    }
+
+    /// Deletes that configuration, once its Shoot is gone.
+    pub(super) async fn remove_authentication(
+        &self,
+        permit: &Permit,
+        observed: &Managed,
+    ) -> Result<(), WriteError> {
+        if self.shape != Shape::Shoot {
+            return Ok(());
+        }
+        let name = shoot::authentication_name(&observed.name);
+        let found = match read::get::<ConfigMaps>(&self.clients.reads, &self.namespace, &name).await {
+            // Who may not read it has written none.
+            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
+            found => found?,
+        };
+        let ours = found.filter(|found| found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *observed.uid);
+        let Some(revision) = ours.as_ref().and_then(revision_of) else { return Ok(()) };
+        let place = (self.namespace.as_str(), name.as_str());
+        match write::delete_object::<ConfigMaps>(&self.clients, permit, place, revision).await {
+            Err(WriteError::Gone) => Ok(()),
+            deleted => deleted,
+        }
+    }
+}
+
+/// An object as it was read.
+pub(super) fn revision_of(object: &Value) -> Option<Revision<'_>> {
+    let text = |field: &str| object["metadata"][field].as_str();
+    Some(Revision { uid: text("uid")?, resource_version: Some(text("resourceVersion")?) })
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coppice_clusters_api::ManagedClusterStatus;
+use coppice_runtime::leader::Gate;
+use coppice_scripted::{Answer, Sent, scripted};
+use http::Method;
+
+use super::*;
+
+/// A project of a garden, which answers like this to who looks at a Shoot, and has the `ConfigMap` of this label.
+fn site(look: Answer, uid: &str) -> (Site, Arc<Mutex<Vec<Sent>>>) {
+    let metadata =
+        json!({"name": "c", "uid": "c", "resourceVersion": "3", "labels": {LABEL_MANAGED_CLUSTER: uid}});
+    let (clients, sent) = scripted(move |method, path, _| match *method {
+        Method::GET if path.ends_with("/shoots/shop") => look.clone(),
+        Method::GET => Answer::Object(200, json!({"metadata": metadata})),
+        _ => Answer::Object(201, json!({"metadata": {"name": "shop", "uid": "s", "resourceVersion": "1"}})),
+    });
+    (Site { clients, namespace: "garden-of-dev".to_owned(), shape: Shape::Shoot, place: None }, sent)
+}
+
+fn observed() -> Managed {
+    let spec = json!({
+        "provider": {"gardener": {
+            "clusterProvider": "dev", "cloudProfile": "aws", "credentialsBinding": "b", "infrastructure": "aws"
+        }},
+        "version": "1.33.4", "oidc": {"issuerURL": "https://id.example.org", "clientID": "c"},
+    });
+    Managed {
+        namespace: "team".to_owned(),
+        name: "shop".to_owned(),
+        uid: "u".to_owned(),
+        generation: 1,
+        deleting: false,
+        has_finalizer: true,
+        spec: serde_json::from_value(spec).unwrap(),
+        status: ManagedClusterStatus::default(),
+        object_namespace: "garden-of-dev".to_owned(),
+        live: LiveFact::Absent,
+    }
+}
+
+fn requests(sent: &Mutex<Vec<Sent>>) -> Vec<(String, String)> {
+    let sent = sent.lock().unwrap();
+    let writes = sent.iter().filter(|sent| sent.method != Method::GET);
+    writes.map(|sent| (sent.method.to_string(), sent.path.clone())).collect()
+}
+
+fn request(method: &str, path: &str) -> (String, String) {
+    (method.to_owned(), path.to_owned())
+}
+
+const CONFIGURATION: &str = "/api/v1/namespaces/garden-of-dev/configmaps/structured-auth-config-shop";
+
+#[tokio::test(start_paused = true)]
+async fn the_configuration_of_a_shoot_is_there_before_it_and_gone_after_it() {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let (site, sent) = site(Answer::Refused(404), "u");
+    site.create(&permit, &observed(), &json!({"metadata": {"name": "shop"}})).await.unwrap();
+    let shoots = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-of-dev/shoots";
+    assert_eq!(requests(&sent), [request("PATCH", CONFIGURATION), request("POST", shoots)]);
+    sent.lock().unwrap().clear();
+    site.remove_authentication(&permit, &observed()).await.unwrap();
+    assert_eq!(requests(&sent), [request("DELETE", CONFIGURATION)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_of_somebody_else_stays() {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let (site, sent) = site(Answer::Refused(404), "theirs");
+    site.remove_authentication(&permit, &observed()).await.unwrap();
+    assert!(requests(&sent).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shoot_is_gone_where_its_kind_is_served_and_it_is_not_there() {
+    let missing = |name: &str| {
+        Answer::Object(
+            404,
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, "message": "not found",
+                "reason": "NotFound", "details": {"name": name, "group": "core.gardener.cloud", "kind": "shoots"}
+            }),
+        )
+    };
+    let (gone, _) = site(missing("shop"), "u");
+    assert_eq!(gone.look(&observed()).await.unwrap(), LiveFact::Absent);
+    let (unserved, _) = site(missing(""), "u");
+    let found = unserved.look(&observed()).await.unwrap();
+    assert!(
+        matches!(found, LiveFact::Refused(ref failure) if failure.class == FailureClass::Transient),
+        "{found:?}"
+    );
+    let theirs = json!({"metadata": {"name": "shop", "uid": "s"}});
+    let (foreign, _) = site(Answer::Object(200, theirs), "u");
+    assert_eq!(foreign.look(&observed()).await.unwrap(), LiveFact::Foreign);
+}
