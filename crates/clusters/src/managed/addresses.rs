@@ -8,7 +8,7 @@ use coppice_clusters_api::managed_cluster::MAX_ZONES;
 use coppice_clusters_api::{Infrastructure, ManagedClusterSpec, ZoneAddresses};
 use serde_json::Value;
 
-use super::{Failure, named, pool_zones};
+use super::{Failure, at, named, pool_zones};
 
 /// An IPv4 prefix.
 #[derive(Clone, Copy)]
@@ -24,6 +24,13 @@ impl Prefix {
         let bits = bits.parse::<u32>().ok().filter(|bits| *bits <= 32)?;
         let host = u32::MAX.checked_shr(bits).unwrap_or(0);
         (base & host == 0).then_some(Self { base, bits })
+    }
+
+    /// Whether both have an address.
+    fn overlaps(self, other: Self) -> bool {
+        let mask = |bits: u32| u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+        let common = mask(self.bits.min(other.bits));
+        self.base & common == other.base & common
     }
 
     /// The prefix of so many more bits that comes after so many of these.
@@ -45,6 +52,30 @@ pub fn zones(spec: &ManagedClusterSpec, live: &Value) -> Vec<String> {
         }
     }
     zones
+}
+
+/// The addresses that the zones of a Shoot have, which somebody else may have given to them.
+pub fn of_live(live: &Value) -> Vec<ZoneAddresses> {
+    let zones = at(live, "/spec/provider/infrastructureConfig/networks/zones").as_array();
+    let of_zone = |zone: &Value| {
+        let text = |field: &str| zone[field].as_str().map(str::to_owned);
+        // Azure has numbers, and one prefix.
+        let name = text("name").or_else(|| Some(zone["name"].as_u64()?.to_string()))?;
+        let workers = text("workers").or_else(|| text("cidr"))?;
+        Some(ZoneAddresses { zone: name, workers, public: text("public"), internal: text("internal") })
+    };
+    zones.into_iter().flatten().filter_map(of_zone).collect()
+}
+
+/// All prefixes of a zone.
+fn prefixes(zone: &ZoneAddresses) -> Vec<Prefix> {
+    let texts = [Some(&zone.workers), zone.public.as_ref(), zone.internal.as_ref()];
+    texts.into_iter().flatten().filter_map(|text| Prefix::parse(text)).collect()
+}
+
+fn overlap(one: &ZoneAddresses, other: &ZoneAddresses) -> bool {
+    let other = prefixes(other);
+    prefixes(one).iter().any(|prefix| other.iter().any(|taken| prefix.overlaps(*taken)))
 }
 
 /// The addresses that zones have, and after these those of the zones that have none yet. Only AWS and Azure divide the nodes' network.
@@ -70,13 +101,15 @@ pub fn extended(
         if all.iter().any(|has| has.zone == *zone) {
             continue;
         }
-        let at = u32::try_from(all.len()).unwrap_or(u32::MAX);
-        if all.len() >= MAX_ZONES {
+        // The first part that nobody has: after those that were given here alone, the next one.
+        let mut parts = (0_u32..).take(MAX_ZONES).map(|at| part(prefix, at, zone));
+        let free = parts.find(|part| !all.iter().any(|taken| overlap(part, taken)));
+        let Some(free) = free.filter(|_| all.len() < MAX_ZONES) else {
             return Err(invalid(format!(
                 "spec.workers[].zones: leave out {zone}: a network is divided among {MAX_ZONES} zones at most, those that were taken away included"
             )));
-        }
-        all.push(part(prefix, at, zone));
+        };
+        all.push(free);
     }
     Ok(all)
 }

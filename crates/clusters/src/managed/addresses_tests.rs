@@ -1,6 +1,7 @@
 //! The addresses of zones: the table of the behaviour that users of Kyma Infrastructure Manager have, and that nothing ever moves.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -51,6 +52,30 @@ fn networks_that_cannot_be_divided_are_refused_with_what_to_write() {
     }
     let failure = extended(Infrastructure::Azure, "10.250.0.0/16", &[], &names(9)).unwrap_err();
     assert!(failure.message.contains("leave out 9"), "{failure:?}");
+}
+
+#[test]
+fn zones_of_a_shoot_that_is_there_keep_what_they_have_and_others_get_what_is_free() {
+    let networks = json!({"zones": [
+        {"name": "b", "workers": "10.250.0.0/19", "public": "10.250.32.0/20", "internal": "10.250.48.0/20"},
+        {"name": "c", "workers": "10.250.192.0/19"},
+    ]});
+    let live = json!({"spec": {"provider": {"infrastructureConfig": {"networks": networks}}}});
+    let has = of_live(&live);
+    let zones: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+    let all = extended(Infrastructure::Aws, "10.250.0.0/16", &has, &zones).unwrap();
+    let workers: Vec<(&str, &str)> =
+        all.iter().map(|zone| (zone.zone.as_str(), zone.workers.as_str())).collect();
+    assert_eq!(
+        workers,
+        [("b", "10.250.0.0/19"), ("c", "10.250.192.0/19"), ("a", "10.250.64.0/19"), ("d", "10.250.128.0/19")]
+    );
+    let azure = json!({"spec": {"provider": {"infrastructureConfig": {"networks": {"zones": [{"name": 2, "cidr": "10.250.0.0/19"}]}}}}});
+    assert_eq!(
+        (of_live(&azure)[0].zone.as_str(), of_live(&azure)[0].workers.as_str()),
+        ("2", "10.250.0.0/19")
+    );
+    assert_eq!(of_live(&Value::Null).len(), 0);
 }
 
 /// From its first to its last address.

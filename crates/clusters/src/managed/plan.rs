@@ -5,7 +5,7 @@
 //! status is about the generation that was written.
 
 use coppice_api::Reason;
-use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH};
+use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH, LABEL_MANAGED_CLUSTER};
 use coppice_clusters_api::{ClusterState, ManagedClusterSpec, ManagedClusterStatus, ZoneAddresses};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -135,11 +135,16 @@ pub fn desired_of(observed: &Managed, live: &Value) -> Result<Value, Failure> {
 
 /// The addresses that its zones have, and those of its new zones.
 fn addresses_of(observed: &Managed, live: &Value) -> Result<Vec<ZoneAddresses>, Failure> {
-    let has = &observed.status.addresses;
-    let Some(gardener) = &observed.spec.provider.gardener else { return Ok(has.clone()) };
+    let mut has = observed.status.addresses.clone();
+    let Some(gardener) = &observed.spec.provider.gardener else { return Ok(has) };
+    for zone in addresses::of_live(live) {
+        if !has.iter().any(|known| known.zone == zone.zone) {
+            has.push(zone);
+        }
+    }
     let nodes = observed.spec.networks.as_ref().and_then(|networks| networks.nodes.as_deref());
     let zones = addresses::zones(&observed.spec, live);
-    addresses::extended(gardener.infrastructure, nodes.unwrap_or_default(), has, &zones)
+    addresses::extended(gardener.infrastructure, nodes.unwrap_or_default(), &has, &zones)
 }
 
 /// Nothing is there yet.
@@ -344,7 +349,9 @@ fn not_ours(observed: &Managed) -> Failure {
     Failure::waiting(
         Reason::ClusterNotOurs,
         format!(
-            "there is a {kind} {name} that was not made for this ManagedCluster: delete that, or write a ManagedCluster of another name"
+            "there is a {kind} {name} that was not made for this ManagedCluster: delete that, write a ManagedCluster of another name, or hand that over by \
+             the label {LABEL_MANAGED_CLUSTER}={}",
+            observed.uid
         ),
     )
 }

@@ -297,6 +297,22 @@ fn addresses_are_in_status_before_they_are_used() {
 }
 
 #[test]
+fn a_shoot_that_is_handed_over_keeps_the_addresses_of_its_zones_and_what_others_wrote() {
+    let mut observed = managed(on_gardener());
+    let zones = json!([{"name": "x", "workers": "10.250.128.0/19", "public": "10.250.160.0/20", "internal": "10.250.176.0/20"}]);
+    observed.live = LiveFact::Made(json!({
+        "metadata": {"uid": "theirs", "generation": 4, "labels": {"coppice.dev/managed-cluster": "u"}},
+        "spec": {"seedName": "s", "provider": {"infrastructureConfig": {"networks": {"zones": zones}}}},
+    }));
+    let steps = settle(&mut observed, at_second(0));
+    assert!(steps.iter().all(|step| !matches!(step, ManagedStep::Create(_))), "{steps:#?}");
+    assert_eq!(observed.status.addresses[0].workers, "10.250.128.0/19");
+    let live = live(&mut observed);
+    assert_eq!(live["spec"]["provider"]["infrastructureConfig"]["networks"]["zones"], zones);
+    assert_eq!((&live["spec"]["seedName"], &live["spec"]["region"]), (&json!("s"), &json!("r")));
+}
+
+#[test]
 fn a_deletion_ends_when_the_object_is_gone() {
     let mut observed = ready_cluster(small());
     (observed.deleting, observed.generation) = (true, 2);
