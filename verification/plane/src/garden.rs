@@ -27,7 +27,7 @@ const APIS: [(&str, &str); 6] = [
     ("settings.gardener.cloud", "v1alpha1"),
 ];
 
-/// A running API server of Gardener. It ends with this value, and with the process; let its plane live longer.
+/// A running API server of Gardener. It ends with this value, and with the process.
 #[derive(Debug)]
 pub struct Garden {
     _process: Process,
