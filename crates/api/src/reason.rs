@@ -432,7 +432,7 @@ reasons! {
         /// `CoppiceConfig/coppice` does not exist. Nothing is done, webhooks included; waking goes on.
         SettingsMissing: [NextStep, Ready, Blocked, Log], "An administrator creates it again.";
         /// `spec.governor.paused` of CoppiceConfig is true: no destructive step is taken.
-        Paused: [NextStep, Ready, Blocked, Governor], "An administrator sets it to false.";
+        Paused: [NextStep, Ready, Event, Blocked, Governor], "An administrator sets it to false.";
         /// A list of the API server lacked much of what was known, and no event explains it: no destructive step is
         /// taken until an administrator has looked at it.
         BreakerOpen: [NextStep, Ready, Event, Blocked, Governor],
@@ -440,10 +440,10 @@ reasons! {
         /// An administrator has acknowledged a breaker: destructive steps are taken again.
         BreakerClosed: [Event], nothing;
         /// The budget is spent for now; `status.next.due` says until when. Of a Subnamespace the message says which limit it is.
-        BudgetSpent: [NextStep, Ready, Blocked, Governor], "Wait, or raise the budget.";
+        BudgetSpent: [NextStep, Ready, Event, Blocked, Governor], "Wait, or raise the budget.";
         /// What users may delete one by one in this tree of namespaces is spent for now; the message says which tree, and of which
         /// limit. Other trees, and what managers do, neither wait for it nor have spent it.
-        TreeBudgetSpent: [Ready, Blocked], "Wait, or raise the budget.";
+        TreeBudgetSpent: [Ready, Event, Blocked], "Wait, or raise the budget.";
         /// The ledger of the budget could not be read or written. The manager shows `Retrying` with the error.
         GovernorUnavailable: [Blocked], "Read `status.intent.lastError`.";
         /// The operator's clock and the API server's differ by more than 5 s, or did within the last minute in any

@@ -37,8 +37,15 @@ use crate::position::{Position, label_changes};
 
 /// The name of what deletes a namespace with its Subnamespace, in intents and records.
 pub(super) const POLICY: &str = "delete with the Subnamespace";
-/// Why a deletion waits for somebody to do something.
-const NEED_SOMEBODY: [Reason; 2] = [Reason::HasChildren, Reason::NamespaceProtected];
+/// Why a deletion waits: for somebody to do something, or for a budget.
+const WAITS: [Reason; 6] = [
+    Reason::HasChildren,
+    Reason::NamespaceProtected,
+    Reason::Paused,
+    Reason::BreakerOpen,
+    Reason::BudgetSpent,
+    Reason::TreeBudgetSpent,
+];
 /// How long a change that was begun and could not be carried out is not tried again, unless something else is asked for.
 const TRY_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// The largest number that JSON has exactly; changes are counted one by one.
@@ -487,7 +494,7 @@ impl SubnamespacePlan {
                 message.clone_from(&before.message);
             }
         } else if phase == SubnamespacePhase::Refused
-            || phase == SubnamespacePhase::Deleting && NEED_SOMEBODY.contains(&reason)
+            || phase == SubnamespacePhase::Deleting && WAITS.contains(&reason)
         {
             let message = message.clone();
             self.events.push(PlannedEvent { warning: true, reason, message });

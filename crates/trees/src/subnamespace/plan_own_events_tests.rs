@@ -1,4 +1,5 @@
 use super::*;
+use coppice_api::config::TreeBudget;
 
 /// The Events in the namespace itself.
 fn inside(plan: &SubnamespacePlan) -> Vec<(bool, Reason, &str)> {
@@ -64,4 +65,36 @@ fn that_a_deletion_waits_for_somebody_is_said_once_in_the_namespace_as_well() {
     assert_eq!(inside(&begun), [(true, Reason::HasChildren, &*message)]);
     assert_eq!((reason, begun.events.len()), (Reason::HasChildren, 1));
     assert!(waits(&serde_json::to_value(&begun.status).unwrap()).events.is_empty());
+}
+
+#[test]
+fn that_a_deletion_waits_for_a_budget_is_said_once_in_the_namespace_as_well() {
+    let spent = |at: &str| {
+        let reservations = vec![ReservationEntry { at: at.parse().unwrap(), steps: 10 }];
+        let tree_budgets = vec![TreeBudget { tree: "shop".to_owned(), reservations }];
+        GovernorStatus { tree_budgets, ..GovernorStatus::default() }
+    };
+    let begun = plan(&Observation { budget: spent("2025-12-31T23:30:20Z"), ..deleted() });
+    let (reason, message) = why(&begun);
+    assert_eq!(reason, Reason::TreeBudgetSpent);
+    assert!(message.ends_with("is spent; tried again at 2026-01-01T00:31:00Z"), "{message}");
+    assert_eq!(inside(&begun), [(true, Reason::TreeBudgetSpent, &*message)]);
+    assert_eq!(begun.events.len(), 1);
+    // Also where another minute is said, since others have deleted meanwhile.
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    let object = object("4", &metadata, &serde_json::to_value(&begun.status).unwrap());
+    let again = plan(&Observation { object, budget: spent("2025-12-31T23:40:20Z"), ..deleted() });
+    assert!(why(&again).1.ends_with("tried again at 2026-01-01T00:41:00Z"), "{:?}", why(&again));
+    assert!(again.events.is_empty(), "{:?}", again.events);
+}
+
+#[test]
+fn that_nothing_is_deleted_at_present_is_said_once_as_well() {
+    let spec = serde_json::from_value(json!({"governor": {"paused": true}})).unwrap();
+    let settings = Arc::new(PlatformSettings::new(spec, "coppice-system", Vec::new()));
+    let begun = plan(&Observation { settings: Arc::clone(&settings), ..deleted() });
+    assert_eq!(begun.events.iter().map(|event| event.reason).collect::<Vec<_>>(), [Reason::Paused]);
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    let object = object("4", &metadata, &serde_json::to_value(&begun.status).unwrap());
+    assert!(plan(&Observation { object, settings, ..deleted() }).events.is_empty());
 }
