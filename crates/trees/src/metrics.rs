@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 
 use coppice_api::TransferPhase;
-use coppice_hierarchy::{Quota, ResourceName, Resources};
+use coppice_hierarchy::{AllotmentChange, Quota, ResourceName, Resources};
 use coppice_runtime::metrics::{DynamicFamily, Metrics, Registrar};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -21,6 +21,8 @@ pub struct TreeMetrics {
     quota: DynamicFamily<ByResource, Gauge<f64, AtomicU64>>,
     namespaces: DynamicFamily<ByPhase, Gauge>,
     transfers: Family<ByPhase, Gauge>,
+    tree_transfers: DynamicFamily<ByPhase, Gauge>,
+    changes: DynamicFamily<ByCause, Gauge>,
 }
 
 /// An amount of a resource.
@@ -35,6 +37,33 @@ struct ByPhase {
     phase: &'static str,
 }
 
+/// What changes an allotment.
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+struct ByCause {
+    cause: &'static str,
+}
+
+impl ByCause {
+    fn of(change: &AllotmentChange) -> Self {
+        let cause = match change {
+            AllotmentChange { transfer: Some(_), .. } => "transfer",
+            AllotmentChange { moves: Some(_), .. } => "move",
+            _ => "request",
+        };
+        Self { cause }
+    }
+}
+
+/// How many there are of each tree, by other labels.
+type Counts<S> = BTreeMap<(String, S), i64>;
+
+/// Counts one more; none of which the tree is not known.
+fn add<S: Ord>(counts: &mut Counts<S>, tree: &str, labels: S) {
+    if !tree.is_empty() {
+        *counts.entry((tree.to_owned(), labels)).or_default() += 1;
+    }
+}
+
 impl TreeMetrics {
     /// Without series, registered in `metrics`.
     pub fn new(metrics: &Metrics) -> Self {
@@ -42,6 +71,8 @@ impl TreeMetrics {
             quota: DynamicFamily::new("tree"),
             namespaces: DynamicFamily::new("tree"),
             transfers: Family::default(),
+            tree_transfers: DynamicFamily::new("tree"),
+            changes: DynamicFamily::new("tree"),
         };
         metrics.register(|registry| this.register(registry));
         this
@@ -55,15 +86,16 @@ impl TreeMetrics {
             "QuotaTransfers by phase, counted once a minute by every replica of `coppice-trees`",
             self.transfers.clone(),
         );
+        to.register("tree_transfers", "QuotaTransfers of a tree by phase, of those whose tree is known, counted once a minute by every replica of `coppice-trees`; the 64 trees with the most, the rest as `other`", self.tree_transfers.clone());
+        to.register("tree_allotment_changes", "Changes of what namespaces of a tree were given that are under way, by cause: the `request` of a Subnamespace, a `transfer`, or a `move` to another namespace above; each takes seconds, and half a minute where the quota is in use; counted once a minute by every replica of `coppice-trees`; the 64 trees with the most, the rest as `other`", self.changes.clone());
     }
 
     /// Counts everything again.
     pub(crate) fn count(&self, context: &TreeContext) {
-        let mut phases: BTreeMap<(String, ByPhase), i64> = BTreeMap::new();
+        let mut phases = Counts::new();
         context.subnamespaces.for_each(|object| {
-            if let Some(phase) = object.status.phase.filter(|_| !object.status.tree.is_empty()) {
-                let by_phase = ByPhase { phase: phase.as_str() };
-                *phases.entry((object.status.tree.clone(), by_phase)).or_default() += 1;
+            if let Some(phase) = object.status.phase {
+                add(&mut phases, &object.status.tree, ByPhase { phase: phase.as_str() });
             }
         });
         self.namespaces.set_all(&phases);
@@ -77,14 +109,26 @@ impl TreeMetrics {
         self.quota.set_amounts(&weights, &series(&trees));
 
         let mut transfers = BTreeMap::from(TransferPhase::ALL.map(|phase| (phase.as_str(), 0_i64)));
+        let mut of_trees = Counts::new();
         context.transfers.for_each(|transfer| {
             if let Some(phase) = transfer.status.phase {
-                *transfers.entry(phase.as_str()).or_default() += 1;
+                let phase = phase.as_str();
+                *transfers.entry(phase).or_default() += 1;
+                add(&mut of_trees, &transfer.status.tree, ByPhase { phase });
             }
         });
+        self.tree_transfers.set_all(&of_trees);
         for (phase, count) in transfers {
             self.transfers.get_or_create(&ByPhase { phase }).set(count);
         }
+
+        let mut changes = Counts::new();
+        context.quotas.for_each(|quota| {
+            if let (Some(tree), Ok(own)) = (&quota.tree, &quota.quota) {
+                own.ledger.changes.values().for_each(|change| add(&mut changes, tree, ByCause::of(change)));
+            }
+        });
+        self.changes.set_all(&changes);
     }
 }
 
@@ -211,6 +255,44 @@ mod tests {
         let line = "coppice_tree_quota{tree=\"shop\",resource=\"memory\",state=\"allotted\"} 1024.0";
         assert!(registry.encode().lines().any(|l| l == line), "{}", registry.encode());
         metrics.quota.set_amounts(&BTreeMap::new(), &BTreeMap::new());
+        assert!(!registry.encode().contains("shop"), "{}", registry.encode());
+    }
+
+    #[test]
+    fn what_moves_has_series_for_each_tree_by_what_moves_it() {
+        let registry = Metrics::new("test");
+        let metrics = TreeMetrics::new(&registry);
+        let change = |transfer: Option<&str>, moves: Option<&str>| AllotmentChange {
+            number: 1,
+            from: Resources::default(),
+            to: resources(&[("pods", "1")]),
+            since: "2026-01-01T00:00:00Z".parse().unwrap(),
+            transfer: transfer.map(str::to_owned),
+            moves: moves.map(str::to_owned),
+        };
+        let (mut changes, mut transfers) = (Counts::new(), Counts::new());
+        for change in
+            [change(None, None), change(None, None), change(Some("t"), None), change(None, Some("c"))]
+        {
+            add(&mut changes, "shop", ByCause::of(&change));
+        }
+        for tree in ["shop", ""] {
+            add(&mut transfers, tree, ByPhase { phase: TransferPhase::Moving.as_str() });
+        }
+        metrics.changes.set_all(&changes);
+        metrics.tree_transfers.set_all(&transfers);
+        let text = registry.encode();
+        let mut lines: Vec<&str> = text.lines().filter(|line| line.contains("{tree=")).collect();
+        lines.sort_unstable();
+        let expected = [
+            r#"coppice_tree_allotment_changes{tree="shop",cause="move"} 1"#,
+            r#"coppice_tree_allotment_changes{tree="shop",cause="request"} 2"#,
+            r#"coppice_tree_allotment_changes{tree="shop",cause="transfer"} 1"#,
+            r#"coppice_tree_transfers{tree="shop",phase="Moving"} 1"#,
+        ];
+        assert_eq!(lines, expected);
+        metrics.changes.set_all(&Counts::new());
+        metrics.tree_transfers.set_all(&Counts::new());
         assert!(!registry.encode().contains("shop"), "{}", registry.encode());
     }
 }
