@@ -8,10 +8,11 @@
 //! At every revision, for every namespace and resource: its own quota (the larger of `spec.hard` and `status.hard`), the
 //! allotments of its children, and what is on its way between them are together at most its own allotment.
 //!
-//! What a tree permits besides: [`Rules`].
+//! What a tree permits besides: [`Rules`]. In which order namespaces go that are deleted with one above them: [`next_below`].
 //!
 //! Pure: no clock, no I/O.
 
+mod cascade;
 mod decide;
 mod ledger;
 mod moves;
@@ -22,6 +23,9 @@ mod rules;
 mod transfer;
 mod valid_spec;
 
+pub use cascade::{
+    CascadeStep, Descendant, NoConsent, bottom_up, consent, describe, next_below, order, share,
+};
 pub use decide::{
     Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root, refused_to_new,
 };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use coppice_api::Reason;
 use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
 use coppice_controllers::{ControllerContext, first_stale};
+use coppice_hierarchy::bottom_up;
 use coppice_kinds::{NamespaceTrees, QuotaTransfers, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
@@ -159,18 +160,11 @@ impl TreeContext {
 
     /// The Subnamespaces below this namespace, however far, with the namespaces that they created: each after all below it.
     pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Below> {
-        let with_own = |object| self.with_own(object);
-        let children = |name: &str| self.subnamespaces.list(name).into_iter().map(with_own);
-        let (mut found, mut at) = (children(namespace).collect::<Vec<_>>(), 0);
-        while let Some((object, own)) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
-            if own.is_some() {
-                let name = object.name.clone();
-                found.extend(children(&name));
-            }
-            at += 1;
-        }
-        found.reverse();
-        found
+        let children = |name: &str| {
+            self.subnamespaces.list(name).into_iter().map(|object| self.with_own(object)).collect()
+        };
+        let own = |(object, own): &Below| own.is_some().then(|| object.name.to_string());
+        bottom_up(namespace, children, own)
     }
 
     /// With the namespace that it created. Another one of that name is none of its own.

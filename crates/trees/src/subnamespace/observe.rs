@@ -7,7 +7,7 @@ use coppice_actions::decision::FreshFacts;
 use coppice_actions::governor::Reservation;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
-use coppice_hierarchy::Resources;
+use coppice_hierarchy::{Resources, share};
 use coppice_kinds::{CopiedKind, Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::Circumstances;
@@ -357,10 +357,7 @@ impl Observation {
         let in_cascade = consents(&self.object) || self.above.iter().any(|(above, _)| consents(above));
         let tree =
             self.parent_position.as_ref().map_or(&*self.object.status.tree, |position| &*position.tree.name);
-        if in_cascade || tree.is_empty() {
-            return Share::Trees(self.managed);
-        }
-        Share::Tree { name: tree, namespaces: u64::from(self.tree_size), all_trees: self.managed }
+        share(in_cascade, tree, self.tree_size, self.managed)
     }
 }
 
