@@ -138,6 +138,14 @@ pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts
     }
 }
 
+/// A namespace of which nothing but its name, and perhaps its uid, is known.
+pub(crate) fn assumed_namespace(name: &str, uid: Option<&str>, assumed: Timestamp) -> NamespaceFacts {
+    let mut object = Namespace::default();
+    object.metadata.name = Some(name.to_owned());
+    object.metadata.uid = uid.map(str::to_owned);
+    namespace(object, assumed)
+}
+
 /// A pod.
 pub(crate) fn pod(object: Pod) -> PodFacts {
     let meta = object.metadata;

@@ -5,6 +5,7 @@ mod cluster;
 pub(crate) mod documents;
 mod governed;
 mod resolved_plan;
+mod subnamespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +28,7 @@ use crate::{Io, files, print, with_progress};
 use documents::Reading;
 pub(crate) use governed::{Governed, GovernedPlan, UnknownManagers};
 pub(crate) use resolved_plan::{ResolvedPlan, resolved_plan};
+pub(crate) use subnamespaces::TreeObjects;
 
 /// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
 const MAX_PASSES: usize = 10;
@@ -53,6 +55,8 @@ pub(crate) struct LifecycleSnapshot {
     pub(crate) census: Option<Census>,
     /// What Events in files say of refused pods, by namespace; those of a cluster are read when they are needed.
     pub(crate) refused_pods: BTreeMap<String, Vec<RefusedPods>>,
+    /// What there is of trees: of files, or of a cluster once it was [read](Self::read_trees).
+    pub(crate) trees: TreeObjects,
     /// Remarks on how the snapshot was made.
     pub(crate) warnings: Vec<String>,
 }

@@ -127,6 +127,11 @@ impl TreeSnapshot {
         Err(Paragraph { first, below: problems }.into())
     }
 
+    /// The Subnamespaces alone.
+    pub(crate) fn into_subnamespaces(self) -> Vec<Subnamespace> {
+        self.subnamespaces.into_values().collect()
+    }
+
     fn add_own(&mut self, kind: &str, object: Value) -> Result<(), serde_json::Error> {
         if kind == "NamespaceTree" {
             self.trees.push(NamespaceTree::from_json(object)?);

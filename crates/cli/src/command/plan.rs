@@ -1,12 +1,15 @@
 //! `coppice plan`: what will happen, when and why.
 
+mod subnamespaces;
+
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 use clap::Args;
 use coppice_api::manager::{NextStep, Phase};
 use coppice_api::steps::Action;
-use coppice_api::{Losses, NamespacePhase, Reason};
+use coppice_api::{Losses, NamespacePhase, Reason, SubnamespacePhase};
+use coppice_hierarchy::Resources;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -19,6 +22,7 @@ use crate::lifecycle::{
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
 use crate::{Exit, Io, losses, namespace_record, with_progress};
+use subnamespaces::{TreeItem, Trees};
 
 /// Show what will happen to namespaces, when and why
 ///
@@ -30,8 +34,10 @@ use crate::{Exit, Io, losses, namespace_record, with_progress};
   coppice plan -f manager.yaml                   before it is applied, without a cluster
   kubectl get ns,pods,jobs,nsman,cnsman,mns,copcfg -A -o yaml | coppice plan -f -
 
-A line for each manager, and one for each namespace that a cluster manager governs (cnsman/NAME). Of a namespace that is
-deleted it also says what is lost with it: volumes, load balancers; and which finalizers of others delay that.
+A line for each manager, one for each namespace that a cluster manager governs (cnsman/NAME), and in trees one for each
+Subnamespace that goes, waits with that, or moves (sns/NAME; of files too, if Subnamespaces are among them). Of a namespace
+that is deleted it also says what is lost with it: volumes, load balancers; which finalizers of others delay that; and in a
+tree, which quota returns to the namespace above.
 
 Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
 pub(crate) struct PlanArgs {
@@ -44,7 +50,7 @@ pub(crate) struct PlanArgs {
     output: OutputArgs,
 }
 
-/// What will happen to one manager, or to a namespace under a cluster manager.
+/// What will happen to one manager, to a namespace under a cluster manager, or to one of a tree with its Subnamespace.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PlannedItem<P = Phase> {
@@ -74,6 +80,15 @@ pub(crate) struct PlannedItem<P = Phase> {
     /// What is lost with the namespace; absent where it is not deleted, or was not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) losses: Option<Losses>,
+    /// The namespace above; absent where it is in no tree, or nothing returns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+    /// Which namespaces of the tree go before it, one after another; of one that goes with another one above it, the last of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) before: Vec<String>,
+    /// Which quota returns to the namespace above with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) returns: Option<Resources>,
 }
 
 /// What becomes of a namespace under its cluster manager.
@@ -85,6 +100,7 @@ pub(crate) type GovernedItem = PlannedItem<NamespacePhase>;
 enum Line {
     Governed(GovernedItem),
     Manager(PlannedItem),
+    Subnamespace(TreeItem),
 }
 
 #[derive(Serialize)]
@@ -112,6 +128,9 @@ impl PlannedItem {
             message: String::new(),
             unknown: resolved_plan.is_unknown(),
             losses: None,
+            parent: None,
+            before: Vec::new(),
+            returns: None,
         };
         if manager.meta.deletion_timestamp.is_some() {
             item.phase = Some(Phase::Terminating);
@@ -143,6 +162,9 @@ impl GovernedItem {
             message: String::new(),
             unknown: plan.is_unknown(),
             losses: None,
+            parent: None,
+            before: Vec::new(),
+            returns: None,
         };
         item.take_over(status.next.as_ref());
         item
@@ -170,6 +192,11 @@ impl<P> PlannedItem<P> {
         self.action.as_deref() == Some(Action::Delete.as_str())
     }
 
+    /// Whether nothing goes on until somebody does something.
+    fn waits_for_somebody(&self) -> bool {
+        [Reason::HasChildren, Reason::NamespaceProtected].iter().any(|reason| reason.as_str() == self.reason)
+    }
+
     /// A row of the table. `manager` and `action` as people read them.
     fn row(&self, (manager, phase, action): (String, Cell, String), wide: bool, at: Timestamp) -> Vec<Cell> {
         let due = self.when(at);
@@ -182,7 +209,10 @@ impl<P> PlannedItem<P> {
         }
         let losses = self.losses.as_ref().filter(|losses| !losses.is_empty());
         let losses = losses.map_or_else(String::new, |losses| format!("; {losses}"));
-        cells.push(format!("{}{losses}", self.message).into());
+        let returns = self.returns.as_ref().filter(|returns| !returns.is_empty()).zip(self.parent.as_ref());
+        let returns =
+            returns.map_or_else(String::new, |(amount, parent)| format!("; returns {amount} to {parent}"));
+        cells.push(format!("{}{returns}{losses}", self.message).into());
         cells
     }
 
@@ -210,7 +240,14 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
         (None, false) => Some(connect(connection, io).await?.namespace),
     };
     let wanted = ManagerFilter { namespace: namespace.as_deref(), name: None, judged: JudgedManagers::All };
-    let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
+    let (mut cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
+    if !offline {
+        let client = connect(connection, io).await?.client;
+        let reading = Box::pin(cluster_snapshot.read_trees(&client, namespace.as_deref()));
+        for warning in with_progress("reading the trees", io, reading).await? {
+            io.print_note(&format!("warning: {warning}"))?;
+        }
+    }
     let mut items = lines(&cluster_snapshot, namespace.as_deref(), at);
     if !offline {
         add_losses(&mut items, connection, io).await?;
@@ -218,6 +255,7 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
     let attention = items.iter().any(|line| match line {
         Line::Governed(item) => item.unknown,
         Line::Manager(item) => item.unknown || item.phase == Some(Phase::Refused),
+        Line::Subnamespace(item) => item.unknown || item.waits_for_somebody(),
     });
     if items.is_empty() {
         let place = namespace.map_or_else(String::new, |n| format!(" in namespace {n}"));
@@ -227,7 +265,7 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
     Ok(if attention { Exit::Attention } else { Exit::Ok })
 }
 
-/// What becomes of governed namespaces and of managers, by namespace.
+/// What becomes of governed namespaces, of managers and of Subnamespaces, by namespace.
 fn lines(snapshot: &LifecycleSnapshot, namespace: Option<&str>, at: Timestamp) -> Vec<Line> {
     let wanted = snapshot.known_namespaces().into_iter().filter(|name| namespace.is_none_or(|n| n == *name));
     let governed = wanted.filter_map(|name| {
@@ -236,7 +274,16 @@ fn lines(snapshot: &LifecycleSnapshot, namespace: Option<&str>, at: Timestamp) -
     });
     let managers = snapshot.managers.iter();
     let managers = managers.map(|m| Line::Manager(PlannedItem::new(m, &resolved_plan(snapshot, m, at), at)));
-    let mut lines: Vec<Line> = governed.chain(managers).collect();
+    let trees = Trees::new(snapshot, at);
+    let of_trees = trees.items(namespace).into_iter().map(Line::Subnamespace);
+    let mut lines: Vec<Line> = governed.chain(managers).chain(of_trees).collect();
+    for line in &mut lines {
+        match line {
+            Line::Governed(item) => trees.add_returns(item),
+            Line::Manager(item) => trees.add_returns(item),
+            Line::Subnamespace(_) => {}
+        }
+    }
     lines.sort_by(|a, b| a.namespace().cmp(b.namespace()));
     lines
 }
@@ -256,6 +303,7 @@ async fn add_losses(lines: &mut [Line], connection: &ConnectionArgs, io: &mut Io
         match line {
             Line::Governed(item) => item.losses = losses,
             Line::Manager(item) => item.losses = losses,
+            Line::Subnamespace(item) => item.losses = losses,
         }
     }
     Ok(())
@@ -266,6 +314,7 @@ impl Line {
         match self {
             Self::Governed(item) => item.deletes(),
             Self::Manager(item) => item.deletes(),
+            Self::Subnamespace(item) => item.deletes(),
         }
     }
 
@@ -273,6 +322,7 @@ impl Line {
         match self {
             Self::Governed(item) => &item.namespace,
             Self::Manager(item) => &item.namespace,
+            Self::Subnamespace(item) => &item.namespace,
         }
     }
 
@@ -289,6 +339,11 @@ impl Line {
             Self::Manager(item) => {
                 item.row((item.manager.clone(), Cell::phase(item.phase), action(&item.action)), wide, at)
             }
+            Self::Subnamespace(item) => {
+                let phase = item.phase.map_or("-", SubnamespacePhase::as_str);
+                let phase = Cell::styled(phase, print::WARNING);
+                item.row((format!("sns/{}", item.manager), phase, action(&item.action)), wide, at)
+            }
         }
     }
 }
@@ -302,6 +357,7 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
                 let name = match item {
                     Line::Governed(_) => namespace_record::resource_name(),
                     Line::Manager(item) => resource_name(&item.manager),
+                    Line::Subnamespace(item) => format!("subnamespace.coppice.dev/{}", item.manager),
                 };
                 writeln!(io.screen(), "{name}")?;
             }

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Governed, JudgedManagers, LifecycleSnapshot, ManagerFilter, UnknownManagers, excess_managers,
-    managed_by_limit, own_managers, settings,
+    Governed, JudgedManagers, LifecycleSnapshot, ManagerFilter, TreeObjects, UnknownManagers,
+    excess_managers, managed_by_limit, own_managers, settings,
 };
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
@@ -80,6 +80,7 @@ pub(super) async fn snapshot(
         managed,
         census: None,
         refused_pods: BTreeMap::new(),
+        trees: TreeObjects::default(),
         warnings,
     })
 }

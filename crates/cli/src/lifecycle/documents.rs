@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Governed, LifecycleSnapshot, excess_managers, own_managers, settings};
+use super::{Governed, LifecycleSnapshot, TreeObjects, excess_managers, own_managers, settings};
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
 use crate::facts::{self, ClusterManager, Config, Manager, NamespaceRecord};
@@ -17,6 +17,7 @@ use crate::files::Document;
 use crate::print;
 use crate::refused_pods::RefusedPods;
 use crate::terminal::Paragraph;
+use crate::trees::Subnamespace;
 use crate::validate;
 
 /// What files are read as.
@@ -42,6 +43,7 @@ struct Collected {
     records: BTreeMap<String, NamespaceRecord>,
     refused_pods: BTreeMap<String, Vec<RefusedPods>>,
     config: Option<Config>,
+    trees: TreeObjects,
     undated: Vec<String>,
     warnings: Vec<String>,
     problems: Vec<String>,
@@ -55,6 +57,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
     }
     problems(&mut all)?;
     assume_namespaces(&mut all, &reading);
+    all.warnings.extend(all.trees.assume(&all.namespaces, reading.assumed));
     all.pods.sort_by(|p| &p.name);
     all.jobs.sort_by(|j| &j.name);
     warn_of_missing_pods(&mut all, reading.further_need_pods);
@@ -81,6 +84,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
         own_managers,
         census: None,
         refused_pods: all.refused_pods,
+        trees: all.trees,
         warnings: all.warnings,
     })
 }
@@ -176,11 +180,11 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
         }
         // What is gone changes no plan; only the operator writes these.
         ("coppice.dev/v1alpha1", "DeletedNamespace") => {}
+        ("coppice.dev/v1alpha1", "Subnamespace") => collect_subnamespace(all, place, object, namespace),
         // No manager acts on these.
         (
             "coppice.dev/v1alpha1",
-            "ClusterAccess" | "ClusterProvider" | "ManagedCluster" | "NamespaceTree" | "QuotaTransfer"
-            | "Subnamespace",
+            "ClusterAccess" | "ClusterProvider" | "ManagedCluster" | "NamespaceTree" | "QuotaTransfer",
         ) => report(all, place, &object),
         (other, kind) if other.starts_with("coppice.dev/") => {
             all.problems.push(format!("{place}: this version knows no kind {kind} of {other}"));
@@ -217,6 +221,15 @@ fn collect_cluster_manager(all: &mut Collected, place: &str, object: Value) {
         all.problems.push(format!("{place}: ClusterNamespaceManager {} is there twice", manager.name()));
     }
     all.cluster_managers.push(manager);
+}
+
+fn collect_subnamespace(all: &mut Collected, place: &str, mut object: Value, namespace: String) {
+    report(all, place, &object);
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+    // What cannot be read has been reported.
+    all.trees.subnamespaces.extend(Subnamespace::from_json(object));
 }
 
 fn parse_as<T: DeserializeOwned>(place: &str, object: Value) -> Result<T> {
