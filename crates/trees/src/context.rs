@@ -160,7 +160,7 @@ impl TreeContext {
 
     /// The Subnamespaces below this namespace, however far, with the namespaces that they created: each after all below it.
     pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Below> {
-        let children = |name: &str| {
+        let children = |name: &str| -> Vec<Below> {
             self.subnamespaces.list(name).into_iter().map(|object| self.with_own(object)).collect()
         };
         let own = |(object, own): &Below| own.is_some().then(|| object.name.to_string());
