@@ -95,6 +95,16 @@ fn a_cascade_is_shown_in_the_order_in_which_it_goes() {
     let top = of(&items, "shop-web");
     assert_eq!((said(top).1, &top["before"]), ("", &json!(["shop-web-a-b", "shop-web-c"])));
     assert!(!items.iter().any(|item| item["namespace"] == "shop-web-a"), "{items:#?}");
+    // While nothing may be deleted, it is said what would go.
+    let mut paused = tree(deleted("shop", "shop-web", &consent));
+    paused.push(json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
+        "spec": {"governor": {"paused": true}}
+    }));
+    let (_, items) = plan(&paused);
+    assert_eq!(said(of(&items, "shop-web")), ("Paused", "delete", false));
+    assert_eq!(of(&items, "shop-web")["before"], json!(["shop-web-a-b", "shop-web-c", "shop-web-a"]));
+    assert_eq!(said(of(&items, "shop-web-a-b")), ("DeletedWithAncestor", "delete", false));
     // The clock moves past the end of the consent.
     let text = list(&tree(deleted("shop", "shop-web", &consent))).to_string();
     let late = run("coppice plan -f - --at 2026-03-01T14:00:00Z", &text);

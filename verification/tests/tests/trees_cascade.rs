@@ -144,6 +144,7 @@ async fn waits(cluster: &Setup) -> Test {
     let (code, out, err) = coppice(test_cluster, ALICE, &cascade).await?;
     ensure!(code == 3 && out.contains("is still being deleted after 2s"), "{code}: {out}{err}");
     says("Paused", "paused").await?;
+    is_planned(cluster).await?;
     nothing_goes(cluster).await?;
     // Those below hear of it, until consent is taken back before anything was done about it.
     let lowest = ("sns", "shop-web-a", "shop-web-a-b");
@@ -154,6 +155,20 @@ async fn waits(cluster: &Setup) -> Test {
     cluster.until(lowest, "its deletion is withdrawn", |object| !pending(object)).await?;
     pause(false).await?;
     nothing_goes(cluster).await
+}
+
+/// `coppice plan` says what goes and in which order, also to who may read what is below one namespace alone.
+async fn is_planned(cluster: &Setup) -> Test {
+    for user in [ADMIN, ALICE] {
+        let plan = ["plan", "-n", "shop", "-o", "json"];
+        let (code, out, err) = coppice(&cluster.test_cluster, user, &plan).await?;
+        let report: Value = serde_json::from_str(&out).with_context(|| format!("{code}: {out}{err}"))?;
+        let mut items = report["items"].as_array().into_iter().flatten();
+        let web = items.find(|item| item["managerKind"] == "Subnamespace" && item["namespace"] == WEB.1);
+        let before = web.map(|web| &web["before"]);
+        ensure!(before == Some(&json!(["shop-web-a-b", "shop-web-a"])), "{user}: {code}: {out}{err}");
+    }
+    Ok(())
 }
 
 /// Each was deleted once and after those below it, and its quota is back.

@@ -199,15 +199,19 @@ impl<'a> Trees<'a> {
         if let Some(refusal) = settings.protection(own) {
             return Next::waits(refusal.reason, refusal.message);
         }
-        if let Some(denied) = self.block(object) {
-            return Next::denied(denied);
-        }
+        let denied = self.block(object);
         let Some(Ok(until)) = until else {
             let message = format!("namespace {name} is being deleted, and its quota returned");
-            return Next { now: true, ..Next::deleted(Reason::NamespaceTerminating, message) };
+            let goes = || Next { now: true, ..Next::deleted(Reason::NamespaceTerminating, message) };
+            return denied.map_or_else(goes, Next::denied);
         };
         let all = self.below(name);
         let below: Vec<Descendant<'_>> = all.iter().copied().map(|one| self.descendant(one)).collect();
+        let before: Vec<String> =
+            order(&below, settings).into_iter().map(|at| below[at].name.to_owned()).collect();
+        if let Some(denied) = denied {
+            return Next { before, ..Next::denied(denied) };
+        }
         let going = match next_below(&below, settings) {
             CascadeStep::Delete(at) | CascadeStep::Wait(at) => format!("{} is next", below[at].name),
             CascadeStep::Going => "the lowest of these are being deleted".to_owned(),
@@ -215,8 +219,6 @@ impl<'a> Trees<'a> {
                 return Next::waits(refusal.reason, format!("below namespace {name}: {}", refusal.message));
             }
         };
-        let before: Vec<String> =
-            order(&below, settings).into_iter().map(|at| below[at].name.to_owned()).collect();
         let message = describe(name, &below, settings, until, &going);
         let next = if before.len() == below.len() {
             Next::deleted(Reason::CascadingDeletion, message)
