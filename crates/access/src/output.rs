@@ -1,4 +1,4 @@
-//! The Secret with the kubeconfig: read whole, written in one request on the revision that was read.
+//! The output of a `ClusterAccess`, the tenant's Secret with the kubeconfig: read whole, written in one request on the revision that was read.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,8 @@
 //! Reserves destructive steps in the shared ledger: the status of `CoppiceConfig/coppice`. How many there may be is decided by
 //! `coppice_lifecycle::governor`.
+//!
+//! [`Governor::reserve`] has the last word: it asks [`governor::reserve`] about the revision of the ledger that its write replaces.
+//! [`governor::allow`] is asked earlier, by plans and on the cache, and permits nothing by itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

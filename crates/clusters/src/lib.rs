@@ -2,6 +2,9 @@
 //! into the target, which certificates and which kubeconfigs are used, and by what a credential is tried out; and for a `ManagedCluster`
 //! ([`managed`]).
 //!
+//! The *output* of a `ClusterAccess` is the tenant's Secret, named by `spec.output`, that the kubeconfig with the credential is written into.
+//! The *target* is the other cluster, which issues the credential.
+//!
 //! Pure: no client, no clock. A controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
 
 mod budget;

@@ -71,7 +71,7 @@ pub enum ClusterFact {
     Gone,
 }
 
-/// What is known of the Secret.
+/// What is known of the output: the tenant's Secret that the kubeconfig is written into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputFact {
     /// What the watch of Secrets with our label says: the uid and the revision of ours, if there is one. The watch may lag.

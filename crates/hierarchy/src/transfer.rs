@@ -13,6 +13,19 @@
 //!    records 128 names and removes the oldest of more, and nothing of a transfer that did not arrive or whose object lost its finalizer
 //!    before that was written down. Its memory is in its quota, and goes with it (decision 0019).
 //!
+//! [`Transfer::stops`] from the source to the target, with its places; the way turns at `top`, here 2:
+//!
+//! ```text
+//!            2  ancestor (top)
+//!           ╱ ╲
+//!          1   3
+//!         ╱     ╲
+//!  source 0      4  target
+//! ```
+//!
+//! `at` is the place that the amount has reached. Where the target is the ancestor, `top` is the last place; where the source is, the first.
+//! What is reversed goes back by the same places, from `at` to 0.
+//!
 //! How far it has come is written down before the next step. Whoever reads all quotas before that record takes nothing a second
 //! time: a quota that was written meanwhile has another revision, and what has ended is recorded.
 

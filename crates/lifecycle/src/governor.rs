@@ -149,7 +149,8 @@ pub fn hourly_limit(settings: &GovernorSpec, managed: u64) -> u32 {
     if active(Mutant::PerHourIgnored) { share } else { settings.per_hour.min(share) }
 }
 
-/// Whether one more step may be taken now.
+/// Whether one more step may be taken now, as far as this ledger says: a plan waits by it. The last word has [`reserve`], on the ledger as it
+/// is when the step is written into it.
 pub fn allow(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
@@ -159,7 +160,7 @@ pub fn allow(
     remaining(settings, budget, share, now).map(drop)
 }
 
-/// How many more steps may be taken now: at least one, otherwise why none.
+/// How many more steps may be taken now: at least one, otherwise why none. The rules that both [`allow`] and [`reserve`] go by.
 fn remaining(
     settings: &GovernorSpec,
     budget: &GovernorStatus,

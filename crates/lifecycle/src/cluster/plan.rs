@@ -331,7 +331,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes down which manager governs. Under another one, or the same with another spec, everything begins again.
-    /// Returns since when it governs.
+    /// Returns since when it governs: `settle` counts from then.
     fn governed_by(&mut self, manager: &SelectingManager<'_>) -> Timestamp {
         if let Some(known) = &mut self.status.manager {
             // By one change a spec that is the same was suspended, or is not any more. By two it may have been another.

@@ -12,7 +12,8 @@ use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::plan::earlier;
 
-/// A namespace with the cluster manager that governs it.
+/// A namespace with the cluster manager that governs it, the one that has won the [contest](crate::cluster::selection::contest): what all its
+/// policies have in common.
 pub(super) struct Governed<'a> {
     pub(super) manager: SelectingManager<'a>,
     pub(super) namespace: &'a NamespaceFacts,
@@ -31,7 +32,8 @@ pub(super) struct Governed<'a> {
     pub(super) now: Timestamp,
 }
 
-/// A policy, and when its condition is true.
+/// One policy of the manager with what [`Governed::judge`] has found: when its condition is true. Whether it may act is asked next,
+/// first of [`Ruling`](super::decide::Ruling).
 #[derive(Clone, Copy)]
 pub(super) struct Judged<'a> {
     pub(super) policy: &'a ValidClusterPolicy,
