@@ -1,7 +1,7 @@
 //! Deletes the Secrets that were written for a `ClusterAccess` which is gone, as after somebody has removed its finalizer.
 //!
 //! Watches `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone, at its start and with each periodic
-//! resync. What is left in targets stays: nobody knows by which kubeconfig it was made.
+//! resync. What is left in targets is that of `target_leftovers.rs`.
 //!
 //! *Relies on*: the policy of the installation that keeps this account from Secrets that are not its own. *Guarantees*: a Secret is deleted
 //! only as it was read, with the id of a credential of that `ClusterAccess`, and while neither the cache nor the API server has that.

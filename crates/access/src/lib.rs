@@ -9,6 +9,7 @@ pub mod cluster_access;
 mod cluster_api;
 pub mod cluster_provider;
 mod explain;
+mod installation;
 mod kinds;
 pub mod leftovers;
 pub mod managed_cluster;
@@ -17,6 +18,7 @@ mod output;
 pub mod replica;
 mod shared;
 mod target;
+mod target_leftovers;
 mod target_rights;
 mod targets;
 

@@ -28,6 +28,7 @@ pub struct AccessMetrics {
     revoked: Counter,
     failures: Family<ByReason, Counter>,
     skipped: Counter,
+    left_in_targets: Counter,
     providers: Family<ByReadiness, Gauge>,
     managed_clusters: Family<ByState, Gauge>,
 }
@@ -115,6 +116,7 @@ impl AccessMetrics {
             revoked: Counter::default(),
             failures: Family::default(),
             skipped: Counter::default(),
+            left_in_targets: Counter::default(),
             providers: Family::default(),
             managed_clusters: Family::default(),
         };
@@ -150,6 +152,11 @@ impl AccessMetrics {
             self.failures.clone(),
         );
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
+        to.register(
+            "target_leftovers_deleted",
+            "Objects in targets that were made for a ClusterAccess of this cluster which is gone, and are deleted",
+            self.left_in_targets.clone(),
+        );
         to.register(
             "cluster_providers",
             "ClusterProviders by whether their kubeconfig can be used (`ready`: `true` or `false`), counted once a minute by every replica of `coppice-access`",
@@ -205,6 +212,11 @@ impl AccessMetrics {
     /// An access is gone, and nothing was revoked.
     pub(crate) fn skipped(&self) {
         self.skipped.inc();
+    }
+
+    /// What was left in a target of an access that is gone is deleted.
+    pub(crate) fn left_in_target(&self) {
+        self.left_in_targets.inc();
     }
 }
 

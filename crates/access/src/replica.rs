@@ -26,6 +26,7 @@ use crate::leftovers::LeftoverController;
 use crate::managed_cluster::ManagedClusterController;
 use crate::metrics::AccessMetrics;
 use crate::shared::Shared;
+use crate::target_leftovers::TargetLeftoverController;
 
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
@@ -98,6 +99,13 @@ pub async fn run(
         &shared,
     ));
     runner.add(LeftoverController::new(clients.clone(), gate.clone(), &shared));
+    runner.add(TargetLeftoverController::new(
+        clients.clone(),
+        server_clock.clone(),
+        gate.clone(),
+        access_metrics.clone(),
+        shared.clone(),
+    ));
     if managed_clusters {
         runner.add(ManagedClusterController::new(
             clients.clone(),

@@ -10,7 +10,8 @@ use coppice_runtime::store::Store;
 use jiff::SignedDuration;
 
 use crate::budgets::Budgets;
-use crate::kinds::{ClusterAccesses, ClusterProviders, OutputSecrets};
+use crate::installation::Installation;
+use crate::kinds::{Access, ClusterAccesses, ClusterProviders, OutputSecrets};
 use crate::target::Shoot;
 use crate::targets::{Source, Targets};
 
@@ -21,6 +22,7 @@ pub struct Shared {
     pub(crate) outputs: Store<OutputSecrets>,
     pub(crate) providers: Providers,
     pub(crate) targets: Arc<Targets>,
+    pub(crate) installation: Installation,
 }
 
 /// Every `ClusterProvider`, and where their kubeconfigs are.
@@ -38,7 +40,8 @@ impl Shared {
         let providers =
             Providers { store: Store::default(), budgets: Budgets::default(), namespace: namespace.into() };
         let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
-        Self { accesses: Store::default(), outputs: Store::default(), providers, targets }
+        let installation = Installation::default();
+        Self { accesses: Store::default(), outputs: Store::default(), providers, targets, installation }
     }
 }
 
@@ -56,6 +59,19 @@ impl Providers {
     /// Forgets the budgets of those that are gone.
     pub(crate) fn retain_budgets(&self) {
         self.budgets.retain(|name| self.store.get("", name).is_some());
+    }
+
+    /// Where the kubeconfig of the target of a `ClusterAccess` is.
+    pub(crate) fn source_of_access(&self, access: &Access) -> Option<Source> {
+        let spec = access.spec.as_ref().ok()?;
+        let cluster = &spec.cluster;
+        match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.gardener, &cluster.provider) {
+            (Some(secret), ..) => Some(Source::new(&access.namespace, secret)),
+            (None, Some(of), ..) => Some(Source::of_cluster(&access.namespace, &of.name)),
+            (None, None, Some(shoot), _) => self.source_of_shoot(shoot, spec.issuer),
+            (None, None, None, Some(provider)) => self.source_of(&provider.name),
+            (None, None, None, None) => None,
+        }
     }
 
     /// Where the kubeconfig of one is.

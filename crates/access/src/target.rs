@@ -1,8 +1,9 @@
-//! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`, and what a garden
-//! is asked for a Shoot in `garden.rs`.
+//! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`, what a garden
+//! is asked for a Shoot in `garden.rs`, and what this installation has made in it in `left.rs`.
 
 mod certificate;
 mod garden;
+mod left;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::certificate::{RequestedCertificate, user_of};
 pub(crate) use self::garden::Shoot;
+pub(crate) use self::left::Made;
 use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.

@@ -8,7 +8,8 @@ use coppice_scripted::{Answer, scripted};
 
 use super::*;
 
-const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest };
+const OWNER: Owner<'_> =
+    Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest, installation: "i" };
 /// What no status may show.
 const SECRET: &str = "eyJhbGciOiJSUzI1NiJ9";
 

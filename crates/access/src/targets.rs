@@ -4,6 +4,7 @@
 //! namespace, the one that was there is used. So is the number of those who work on each target now, which is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -62,7 +63,7 @@ const SHOOT_REACHED: Duration = Duration::from_mins(5);
 pub(crate) const SHOOT_SECONDS: u64 = 600;
 
 /// Where a kubeconfig is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source {
     namespace: String,
     name: String,
@@ -71,6 +72,12 @@ pub(crate) struct Source {
     cluster: Option<String>,
     /// The Shoot that the kubeconfig, which is that of a garden, is for.
     shoot: Option<Shoot>,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 impl Source {

@@ -11,6 +11,9 @@ pub const TARGET_NAMESPACE: &str = "coppice-access";
 pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// On everything that is written for a `ClusterAccess`, on both sides: the uid of that object.
 pub const LABEL_ACCESS: &str = "coppice.dev/access";
+/// On everything that is written for a `ClusterAccess` into its target: the uid of the namespace `kube-system` of the cluster that has the
+/// `ClusterAccess`. Several of these may use one target, and none of them knows the uids of another.
+pub const LABEL_INSTALLATION: &str = "coppice.dev/installation";
 /// The value of [`LABEL_ACCESS`] on a Secret with the kubeconfig of a target, which is only read: a change of one with this label is
 /// noticed at once.
 pub const KUBECONFIG: &str = "kubeconfig";

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_request_names_the_signer_the_time_and_the_access() {
-        let owner = Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::ClientCertificate };
+        let issuer = Issuer::ClientCertificate;
+        let owner = Owner { namespace: "team", name: "ci", uid: "1-2", issuer, installation: "i" };
         let object = owner.signing_request("1-2-7", "cmVxdWVzdA==", 600);
         assert!(owner.is_ours(TargetKind::SigningRequest, &object.body));
         assert_eq!((object.namespace.as_str(), object.name.as_str()), ("", "coppice-1-2-7"));

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use coppice_api::names::FIELD_MANAGER;
-use coppice_clusters_api::names::{LABEL_ACCESS, TARGET_NAMESPACE, account, bound_secret, signing_request};
+use coppice_clusters_api::names::{
+    LABEL_ACCESS, LABEL_INSTALLATION, TARGET_NAMESPACE, account, bound_secret, signing_request,
+};
 use coppice_clusters_api::{Issuer, Rights, Rule};
 use serde_json::{Value, json};
 
@@ -74,7 +76,7 @@ pub struct TargetObject {
     pub body: Value,
 }
 
-/// Who a `ClusterAccess` is: where it is, its uid, and who issues its credentials.
+/// Who a `ClusterAccess` is: where it is, its uid, who issues its credentials, and in which installation.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
     /// Its namespace.
@@ -85,6 +87,8 @@ pub struct Owner<'a> {
     pub uid: &'a str,
     /// Who issues its credentials.
     pub issuer: Issuer,
+    /// The [id](LABEL_INSTALLATION) of the installation that has it; empty: none is written.
+    pub installation: &'a str,
 }
 
 impl Owner<'_> {
@@ -175,6 +179,9 @@ impl Owner<'_> {
                 "annotations": {"coppice.dev/cluster-access": format!("{}/{}", self.namespace, self.name)},
             }
         });
+        if !self.installation.is_empty() {
+            body["metadata"]["labels"][LABEL_INSTALLATION] = json!(self.installation);
+        }
         if !namespace.is_empty() {
             body["metadata"]["namespace"] = json!(namespace);
         }
@@ -246,6 +253,18 @@ impl Owner<'_> {
     }
 }
 
+/// The uid of the `ClusterAccess` that an installation has made an object of a target for; none if others did, or an earlier version,
+/// which did not write down which installation it was.
+pub fn made_for<'a>(installation: &str, kind: TargetKind, found: &'a Value) -> Option<&'a str> {
+    let labels = &found["metadata"]["labels"];
+    let uid = labels[LABEL_ACCESS].as_str()?;
+    if installation.is_empty() || uid.is_empty() || labels[LABEL_INSTALLATION] != installation {
+        return None;
+    }
+    let owner = Owner { namespace: "", name: "", uid, issuer: Issuer::TokenRequest, installation };
+    owner.is_ours(kind, found).then_some(uid)
+}
+
 /// The namespaces of a target that these rights are in.
 pub(crate) fn namespaces(rights: &Rights) -> BTreeSet<String> {
     let of_role = rights.role.iter().map(|role| &role.namespace);
@@ -272,7 +291,7 @@ mod tests {
     use super::*;
 
     const OWNER: Owner<'_> =
-        Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest };
+        Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::TokenRequest, installation: "i" };
     const OF_CERTIFICATES: Owner<'_> = Owner { issuer: Issuer::ClientCertificate, ..OWNER };
 
     fn pods() -> Vec<Rule> {
@@ -381,6 +400,22 @@ mod tests {
         assert!(!ours(TargetKind::Secret, "coppice-1-2-3-4", "1-2-3"));
         assert!(!ours(TargetKind::RoleBinding, "coppice-1-2", "1-2-3"));
         assert!(!OWNER.is_ours(TargetKind::RoleBinding, &json!({"metadata": {"name": "coppice-1-2"}})));
+    }
+
+    #[test]
+    fn what_an_installation_has_made_is_known_by_its_id_and_its_name() {
+        let account = OWNER.rights(&Rights::default()).remove(0).body;
+        assert_eq!(made_for("i", TargetKind::ServiceAccount, &account), Some("1-2"));
+        let bound = OWNER.bound_secret("1-2-3").body;
+        assert_eq!(made_for("i", TargetKind::Secret, &bound), Some("1-2"));
+        // Of another installation, of a version without ids, and named by others.
+        assert_eq!(made_for("other", TargetKind::ServiceAccount, &account), None);
+        let before = Owner { installation: "", ..OWNER }.rights(&Rights::default()).remove(0).body;
+        assert_eq!(made_for("i", TargetKind::ServiceAccount, &before), None);
+        assert_eq!(made_for("", TargetKind::ServiceAccount, &before), None);
+        let labels = json!({LABEL_ACCESS: "1-2", LABEL_INSTALLATION: "i"});
+        let by_others = json!({"metadata": {"name": "cluster-admin", "labels": labels}});
+        assert_eq!(made_for("i", TargetKind::ClusterRoleBinding, &by_others), None);
     }
 
     #[test]

@@ -247,6 +247,12 @@ fn what_others_have_labeled_in_the_target_stays() -> Test {
         let first = settled(&clusters).await.map_err(with_log)?;
         clusters.create("another", "another-kubeconfig").await?;
         clusters.until("another", "settled", is_settled).await.map_err(with_log)?;
+        // By that others who use the target know that it is not theirs.
+        let oldest = clusters.here.get("namespace", "", "kube-system").await?.unwrap_or_default();
+        for object in clusters.in_target("serviceaccount").await? {
+            let labels = &object["metadata"]["labels"];
+            ensure!(labels["coppice.dev/installation"] == oldest["metadata"]["uid"], "{object:#}");
+        }
         // Whoever may label an object, and not delete it, has the program delete it otherwise.
         let label = json!({"coppice.dev/access": first["metadata"]["uid"]});
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

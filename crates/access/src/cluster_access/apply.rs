@@ -2,6 +2,7 @@
 
 mod garden;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::Reason;
@@ -48,6 +49,8 @@ pub(super) struct Memory {
     pub(super) identity: Option<TargetIdentity>,
     /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
     target: Option<Target>,
+    /// The id of this installation, which what is written there has.
+    installation: Arc<str>,
     /// A place among those that work on it.
     place: Option<Place>,
     /// When what is done there has to end.
@@ -70,6 +73,7 @@ impl Memory {
             turn: Turn::Unasked,
             identity: None,
             target: None,
+            installation: "".into(),
             place: None,
             ends: Instant::now() + DEADLINE,
             value: Vec::new(),
@@ -299,6 +303,11 @@ impl Work<'_> {
         match identity {
             Ok(identity) => {
                 controller.targets.answered(&target, true);
+                // Nothing is made there that would not be known as ours.
+                match controller.installation.id(&controller.clients).await {
+                    Ok(id) => memory.installation = id,
+                    Err(error) => return ObserveError::Get(error).into(),
+                }
                 (memory.target, memory.place) = (Some(target), Some(place));
                 memory.identity = Some(identity);
                 Applied::Again
@@ -338,7 +347,8 @@ impl Work<'_> {
         // Each of these steps comes after it was identified.
         let Some(target) = memory.target.clone() else { return Ok(None) };
         let Access { namespace, name, uid, .. } = self.access;
-        let owner = Owner { namespace, name, uid, issuer: self.observed.spec.issuer };
+        let (issuer, installation) = (self.observed.spec.issuer, Arc::clone(&memory.installation));
+        let owner = Owner { namespace, name, uid, issuer, installation: &installation };
         let ttl = self.observed.spec.ttl;
         match step {
             Step::FindAccount => {

@@ -38,6 +38,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use self::apply::{Applied, Memory};
+use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
 use crate::shared::{Providers, Shared};
@@ -61,6 +62,7 @@ pub struct ClusterAccessController {
     outputs: Store<OutputSecrets>,
     providers: Providers,
     targets: Arc<Targets>,
+    installation: Installation,
     target_rights: TargetRights,
     metrics: AccessMetrics,
 }
@@ -100,7 +102,7 @@ impl ClusterAccessController {
         metrics: AccessMetrics,
         shared: &Shared,
     ) -> Self {
-        let Shared { accesses, outputs, providers, targets } = shared.clone();
+        let Shared { accesses, outputs, providers, targets, installation } = shared.clone();
         let target_rights = TargetRights::default();
         Self {
             clients,
@@ -111,6 +113,7 @@ impl ClusterAccessController {
             outputs,
             providers,
             targets,
+            installation,
             target_rights,
             metrics,
         }

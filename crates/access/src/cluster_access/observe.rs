@@ -43,15 +43,7 @@ pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> 
 
 /// Where the kubeconfig of its target is.
 pub(super) fn source(controller: &ClusterAccessController, access: &Access) -> Option<Source> {
-    let spec = access.spec.as_ref().ok()?;
-    let (cluster, providers) = (&spec.cluster, &controller.providers);
-    match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.gardener, &cluster.provider) {
-        (Some(secret), ..) => Some(Source::new(&access.namespace, secret)),
-        (None, Some(of), ..) => Some(Source::of_cluster(&access.namespace, &of.name)),
-        (None, None, Some(shoot), _) => providers.source_of_shoot(shoot, spec.issuer),
-        (None, None, None, Some(provider)) => providers.source_of(&provider.name),
-        (None, None, None, None) => None,
-    }
+    controller.providers.source_of_access(access)
 }
 
 /// Reads the kubeconfig of its target, and keeps it in memory. What is wrong with it is said when it is needed; `Err`: it was not read.

@@ -11,7 +11,7 @@ use x509_parser::prelude::FromDer as _;
 use super::*;
 
 const OWNER: Owner<'_> =
-    Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::ClientCertificate };
+    Owner { namespace: "team", name: "ci", uid: "1-2", issuer: Issuer::ClientCertificate, installation: "i" };
 
 /// A target with one request of this status, and what was sent to it.
 fn target(uid: &'static str, status: Value) -> (Target, Arc<Mutex<Vec<Sent>>>) {

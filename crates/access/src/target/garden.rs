@@ -21,7 +21,7 @@ const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const MAX_KUBECONFIG: usize = 4 * MAX_CREDENTIAL;
 
 /// A Shoot, and as whom it is reached.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shoot {
     /// The project that it is in.
     pub(crate) project: String,

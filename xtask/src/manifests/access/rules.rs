@@ -34,7 +34,7 @@ pub(super) fn cluster() -> Vec<Value> {
         ),
         rule("What was made, and what is under way.", GROUP, &["managedclusters/status"], &["update"]),
         rule(
-            "The labels of a namespace, where a ClusterProvider allows namespaces by these. It is read when a credential is issued.",
+            "The labels of a namespace, where a ClusterProvider allows namespaces by these, and the uid of kube-system, by which targets know this installation.",
             "",
             &["namespaces"],
             &["get"],

@@ -1,0 +1,201 @@
+//! Deletes what is left in targets of a `ClusterAccess` that is gone, as after `spec.forgetAfter`, or once somebody has removed its finalizer.
+//!
+//! Watches `ClusterAccess` and `ClusterProvider`; acts on the leader alone, at its start and with each periodic resync, on the targets that
+//! these reach: some of them each time, in turn.
+//!
+//! *Relies on*: the id of this installation on everything that it makes in a target. *Guarantees*: an object is deleted only if it has
+//! that id, the name that we give, and the uid of a `ClusterAccess` that neither the cache nor the API server has, which is asked after the
+//! target; if it is an hour old; and as it was found. What another installation made, or an earlier version without ids, stays.
+//!
+//! Errors: what a target does not do is logged, and tried again with the next resync; what this API server does not say is asked again
+//! with backoff by the queue.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use coppice_runtime::client::Clients;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::error::chain;
+use coppice_runtime::leader::{Gate, Permit};
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::read::{self, ListError};
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::store::Freshness;
+use coppice_runtime::watches::{Subscription, Watches};
+use jiff::SignedDuration;
+
+use crate::kinds::ClusterAccesses;
+use crate::metrics::AccessMetrics;
+use crate::shared::Shared;
+use crate::target::{Failure, Made, Target};
+use crate::targets::{ReadError, Source};
+
+/// So many targets are looked through with each resync: as many as have clients at once.
+const MAX_TARGETS: usize = 64;
+/// So many objects are deleted in one target then.
+const MAX_DELETED: usize = 100;
+/// What is younger is left alone, whatever the clocks say.
+const MIN_AGE: SignedDuration = SignedDuration::from_hours(1);
+/// Within this time a target has to answer.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The controller of what is left in targets. Its keys are where the kubeconfigs of these are.
+pub(crate) struct TargetLeftoverController {
+    clients: Clients,
+    server_clock: ServerClock,
+    gate: Gate,
+    metrics: AccessMetrics,
+    shared: Shared,
+    /// The last one that was looked through.
+    last: Mutex<Option<Source>>,
+}
+
+/// Why a target was not looked through, or not to the end.
+#[derive(Debug, thiserror::Error)]
+enum SweepError {
+    /// The API server here did not say which accesses there are.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// It did not say what the id of this installation is.
+    #[error("{}", chain(.0))]
+    Get(#[from] kube::Error),
+    /// It has no kubeconfig of the target that can be used, which is said where that is named.
+    #[error(transparent)]
+    Kubeconfig(#[from] ReadError),
+    /// The target did not answer, or refused something.
+    #[error(transparent)]
+    Target(#[from] Failure),
+}
+
+impl TargetLeftoverController {
+    /// The controller, on the API server of this cluster and on what it shares with the others.
+    pub(crate) fn new(
+        clients: Clients,
+        server_clock: ServerClock,
+        gate: Gate,
+        metrics: AccessMetrics,
+        shared: Shared,
+    ) -> Self {
+        Self { clients, server_clock, gate, metrics, shared, last: Mutex::default() }
+    }
+
+    /// Deletes what is left in a target.
+    async fn sweep(&self, permit: &Permit, source: &Source) -> Result<(), SweepError> {
+        let installation = self.shared.installation.id(&self.clients).await?;
+        if installation.is_empty() {
+            return Ok(());
+        }
+        let target = self.shared.targets.of(&self.clients, source, false).await?;
+        // It waits for nobody: the next resync is soon.
+        let Some(_place) = self.shared.targets.place(&target) else { return Ok(()) };
+        self.sweep_target(permit, (source, &target), &installation).await
+    }
+
+    /// The same in this one, of what the installation of this id has made.
+    async fn sweep_target(
+        &self,
+        permit: &Permit,
+        (source, target): (&Source, &Target),
+        installation: &str,
+    ) -> Result<(), SweepError> {
+        let now = self.server_clock.now().now();
+        let is_old = |made: &Made| made.created.is_some_and(|created| now.duration_since(created) >= MIN_AGE);
+        let mut left: Vec<Made> = target.made_by(installation).await?;
+        let mut living: BTreeSet<Box<str>> = BTreeSet::new();
+        self.shared.accesses.for_each(|access| {
+            living.insert(access.uid.clone());
+        });
+        left.retain(|made| is_old(made) && !living.contains(&*made.access));
+        if left.is_empty() {
+            return Ok(());
+        }
+        // A list may lack what is there: both have to say so. That of now has each whose objects the target has just shown.
+        let listed = read::list::<ClusterAccesses>(&self.clients.reads, "").await?;
+        let listed: BTreeSet<&str> = listed.iter().map(|access| &*access.uid).collect();
+        for made in left.iter().filter(|made| !listed.contains(&*made.access)).take(MAX_DELETED) {
+            if permit.check().is_err() {
+                return Ok(());
+            }
+            target.delete_made(permit, made).await?;
+            self.metrics.left_in_target();
+            tracing::warn!(
+                kubeconfig = %source,
+                access = made.access,
+                "its ClusterAccess is gone: a {} that was left in the target is deleted",
+                made.described()
+            );
+        }
+        Ok(())
+    }
+
+    /// Every target that is reached: by what was begun and is not suspended, and by providers. In Shoots that a garden has credentials
+    /// issued for nothing is made.
+    fn targets(&self) -> BTreeSet<Source> {
+        let providers = &self.shared.providers;
+        let mut targets = BTreeSet::new();
+        self.shared.accesses.for_each(|access| {
+            let is_in_use = access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
+            if is_in_use && access.status.target.is_some() {
+                targets.extend(providers.source_of_access(access).filter(|source| source.shoot().is_none()));
+            }
+        });
+        targets.extend(providers.store.keys().iter().filter_map(|(_, name)| providers.source_of(name)));
+        targets
+    }
+}
+
+impl Controller for TargetLeftoverController {
+    type Key = Source;
+    const NAME: &'static str = "target_leftovers";
+
+    /// Woken by nothing: what is left is found with the next resync.
+    fn subscribe(self: &Arc<Self>, watches: &Watches, _: &Queue<Source>) -> Vec<Subscription> {
+        let Shared { accesses, providers, .. } = &self.shared;
+        vec![watches.subscribe(accesses, |_, _| {}), watches.subscribe(&providers.store, |_, _| {})]
+    }
+
+    fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        let Shared { accesses, providers, .. } = &self.shared;
+        synced(accesses.freshness()) && synced(providers.store.freshness())
+    }
+
+    /// Those whose turn it is.
+    fn all(&self) -> Vec<Source> {
+        let targets = self.targets();
+        // A panic leaves valid data: one assignment.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = targets.range::<Source, _>((after, Bound::Unbounded)).chain(&targets);
+        let next: Vec<Source> = next.take(MAX_TARGETS.min(targets.len())).cloned().collect();
+        if let Some(source) = next.last() {
+            *last = Some(source.clone());
+        }
+        next
+    }
+
+    async fn reconcile(self: Arc<Self>, source: Source) -> ReconcileResult {
+        let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
+        match tokio::time::timeout(DEADLINE, self.sweep(&permit, &source)).await {
+            Ok(Ok(())) => ReconcileResult::Done,
+            Ok(Err(error @ (SweepError::List(_) | SweepError::Get(_)))) => {
+                tracing::warn!(kubeconfig = %source, %error, "what may be left in the target is not deleted; it is tried again");
+                ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
+            }
+            Ok(Err(error @ (SweepError::Kubeconfig(_) | SweepError::Target(_)))) => {
+                tracing::info!(kubeconfig = %source, %error, "what may be left in the target is not deleted");
+                ReconcileResult::Done
+            }
+            Err(_) => {
+                tracing::info!(kubeconfig = %source, "the target was not looked through in time");
+                ReconcileResult::Done
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "target_leftovers_tests.rs"]
+mod tests;

@@ -1,0 +1,147 @@
+use std::num::NonZeroUsize;
+
+use coppice_clusters::kubeconfig::{Cluster, Kubeconfig, Unencrypted, User};
+use coppice_clusters_api::SecretKey;
+use coppice_runtime::clock::Clock;
+use coppice_runtime::metrics::Metrics;
+use coppice_scripted::{Answer, NOW, scripted};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A binding of a `ClusterAccess` of that uid, with the id of that installation, so many minutes old.
+fn binding(access: &str, installation: &str, minutes: i64) -> Value {
+    let created = NOW - SignedDuration::from_mins(minutes);
+    json!({"metadata": {
+        "name": format!("coppice-{access}"), "namespace": "shop", "uid": format!("uid of {access}"),
+        "creationTimestamp": created.to_string(),
+        "labels": {"coppice.dev/access": access, "coppice.dev/installation": installation}
+    }})
+}
+
+fn access(uid: &str) -> Value {
+    json!({
+        "metadata": {"name": uid, "namespace": "team", "uid": uid, "resourceVersion": "5", "generation": 1},
+        "spec": {
+            "cluster": {"kubeconfigSecret": {"name": "target"}}, "output": {"secret": "out"},
+            "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}}
+        },
+        "status": {"target": {"uid": "0", "endpoint": ""}}
+    })
+}
+
+/// A controller on an API server that lists these accesses (none: it does not say), with those in the cache.
+fn controller(cached: &[&str], listed: Option<&[&str]>) -> (TargetLeftoverController, Metrics) {
+    let list = listed.map(|uids| uids.iter().copied().map(access).collect::<Vec<Value>>());
+    let (clients, _) = scripted(move |_, path, _| match &list {
+        Some(items) if path.ends_with("/clusteraccesses") => {
+            Answer::Object(200, json!({"metadata": {"resourceVersion": "9"}, "items": items}))
+        }
+        _ => Answer::Refused(500),
+    });
+    let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
+    let namespace = "coppice-access-system";
+    let shared = Shared::new(clock.clone(), Unencrypted::Nowhere, namespace, NonZeroUsize::MIN);
+    for uid in cached {
+        let access = read::decoded::<ClusterAccesses>(access(uid).to_string().as_bytes(), &()).unwrap();
+        shared.accesses.upsert("team", access);
+    }
+    let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
+    let of_access = AccessMetrics::new(&metrics);
+    (TargetLeftoverController::new(clients, server_clock, gate, of_access, shared), metrics)
+}
+
+/// What is deleted of these bindings, by which preconditions, where the cache and the API server have these accesses.
+async fn swept(found: &[Value], cached: &[&str], listed: Option<&[&str]>) -> Vec<(String, Value)> {
+    let found = found.to_vec();
+    let (clients, requests) = scripted(move |method, path, _| match *method {
+        Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": found})),
+        // Not every user of a kubeconfig may list everything.
+        Method::GET if path.ends_with("/secrets") => Answer::Refused(403),
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ => Answer::Object(200, json!({})),
+    });
+    let cluster = Cluster { server: "https://target".to_owned(), authorities: None, server_name: None };
+    let target = Target { kubeconfig: Kubeconfig { cluster, user: User::Token("t".to_owned()) }, clients };
+    let (controller, metrics) = controller(cached, listed);
+    let key = SecretKey { name: "target".to_owned(), key: "kubeconfig".to_owned() };
+    let (source, permit) = (Source::new("team", &key), controller.gate.permit().unwrap());
+    let result = controller.sweep_target(&permit, (&source, &target), "i").await;
+    assert!(result.is_ok() || listed.is_none(), "{result:?}");
+    let sent = requests.lock().unwrap();
+    let deleted: Vec<(String, Value)> = sent
+        .iter()
+        .filter(|sent| sent.method == Method::DELETE)
+        .map(|sent| (sent.path.clone(), sent.body["preconditions"]["uid"].clone()))
+        .collect();
+    assert_eq!(deleted.len(), sent.iter().filter(|sent| sent.method != Method::GET).count());
+    let line = format!("coppice_target_leftovers_deleted_total {}", deleted.len());
+    let text = metrics.encode();
+    assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    deleted
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_an_access_that_is_gone_is_deleted_as_it_was_found() {
+    let all = [binding("dead", "i", 60), binding("living", "i", 60)];
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings/coppice-dead";
+    let expected = [(path.to_owned(), json!("uid of dead"))];
+    assert_eq!(swept(&all, &["living"], Some(&["living"])).await, expected);
+    // So many at once.
+    let many: Vec<Value> = (0..MAX_DELETED + 1).map(|n| binding(&format!("dead{n}"), "i", 60)).collect();
+    assert_eq!(swept(&many, &[], Some(&[])).await.len(), MAX_DELETED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_stays_while_it_may_be_in_use_or_is_not_ours() {
+    let dead = binding("dead", "i", 60);
+    let mut of_earlier_version = dead.clone();
+    of_earlier_version["metadata"]["labels"] = json!({"coppice.dev/access": "dead"});
+    let mut named_by_others = dead.clone();
+    named_by_others["metadata"]["name"] = json!("cluster-admin");
+    let mut without_age = dead.clone();
+    without_age["metadata"]["creationTimestamp"] = Value::Null;
+    let (none, of_it): (&[&str], &[&str]) = (&[], &["dead"]);
+    for (found, cached, listed) in [
+        (&dead, of_it, Some(of_it)),
+        // The watch has not shown it yet, the list lacks it, or the API server does not say.
+        (&dead, none, Some(of_it)),
+        (&dead, of_it, Some(none)),
+        (&dead, none, None),
+        // Its access is of another installation, or of one that did not write down which.
+        (&binding("dead", "other", 60), none, Some(none)),
+        (&of_earlier_version, none, Some(none)),
+        (&named_by_others, none, Some(none)),
+        (&binding("dead", "i", 59), none, Some(none)),
+        (&without_age, none, Some(none)),
+    ] {
+        let deleted = swept(std::slice::from_ref(found), cached, listed).await;
+        assert_eq!(deleted, Vec::<(String, Value)>::new(), "{found}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_target_has_its_turn() {
+    let (controller, _) = controller(&[], None);
+    for n in 0..MAX_TARGETS + 6 {
+        let mut object = access(&format!("u{n}"));
+        object["spec"]["cluster"]["kubeconfigSecret"]["name"] = json!(format!("target{n:03}"));
+        let decoded = read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap();
+        controller.shared.accesses.upsert("team", decoded);
+    }
+    let (first, second) = (controller.all(), controller.all());
+    assert_eq!((first.len(), second.len()), (MAX_TARGETS, MAX_TARGETS));
+    let both: BTreeSet<&Source> = first.iter().chain(&second).collect();
+    assert_eq!(both.len(), MAX_TARGETS + 6);
+    // What was begun nowhere, or is suspended, has no target to look through.
+    let (other, _) = self::controller(&[], None);
+    let (mut new, mut suspended) = (access("new"), access("suspended"));
+    new["status"] = json!({});
+    suspended["spec"]["suspend"] = json!(true);
+    for object in [new, suspended] {
+        let decoded = read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap();
+        other.shared.accesses.upsert("team", decoded);
+    }
+    assert!(other.all().is_empty());
+}
