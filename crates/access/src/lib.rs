@@ -4,6 +4,7 @@
 //! What is decided is in `coppice-clusters`; the controller here observes, and carries out the one next step. A program of its own runs
 //! it: `coppice-access`, the only one of Coppice that may read the Secrets of others.
 
+mod allowed;
 mod budgets;
 pub mod cluster_access;
 mod cluster_api;

@@ -29,6 +29,7 @@ pub struct AccessMetrics {
     failures: Family<ByReason, Counter>,
     skipped: Counter,
     left_in_targets: Counter,
+    withdrawn: Counter,
     providers: Family<ByReadiness, Gauge>,
     managed_clusters: Family<ByState, Gauge>,
 }
@@ -117,6 +118,7 @@ impl AccessMetrics {
             failures: Family::default(),
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
+            withdrawn: Counter::default(),
             providers: Family::default(),
             managed_clusters: Family::default(),
         };
@@ -152,6 +154,11 @@ impl AccessMetrics {
             self.failures.clone(),
         );
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
+        to.register(
+            "access_withdrawals",
+            "Times that the rights of a ClusterAccess were removed in its target, or its credential was revoked, since its ClusterProvider does not allow them any more",
+            self.withdrawn.clone(),
+        );
         to.register(
             "target_leftovers_deleted",
             "Objects in targets that were made for a ClusterAccess of this cluster which is gone, and are deleted",
@@ -212,6 +219,11 @@ impl AccessMetrics {
     /// An access is gone, and nothing was revoked.
     pub(crate) fn skipped(&self) {
         self.skipped.inc();
+    }
+
+    /// The rights or the credential of an access were taken away.
+    pub(crate) fn withdrawn(&self) {
+        self.withdrawn.inc();
     }
 
     /// What was left in a target of an access that is gone is deleted.

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod garden;
+mod given;
 mod left;
 
 use std::collections::BTreeMap;
@@ -269,10 +270,18 @@ impl Target {
             },
             None => return Ok(Vec::new()),
         };
-        let path = format!("{}/{name}", kind.collection(namespace));
-        let role = self.get::<FoundRole>(&path).await;
-        let role =
-            role.map_err(|error| Failure::of(&format!("show the {} {name}", described(kind)), &error))?;
+        let rules = self.rules_of(kind, namespace, name).await;
+        rules.map_err(|error| Failure::of(&format!("show the {} {name}", described(kind)), &error))
+    }
+
+    /// The rules of a role.
+    async fn rules_of(
+        &self,
+        kind: TargetKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Rule>, kube::Error> {
+        let role = self.get::<FoundRole>(&format!("{}/{name}", kind.collection(namespace))).await?;
         let words =
             |rule: &BTreeMap<String, Vec<String>>, field: &str| rule.get(field).cloned().unwrap_or_default();
         let rules = role.rules.iter().map(|rule| Rule {

@@ -34,6 +34,17 @@ impl TargetRights {
         self.all().insert(key.clone(), vec![Arc::clone(spec)]);
     }
 
+    /// The target has these, as it has said; or none any more.
+    pub(crate) fn found(&self, key: &AccessKey, spec: &ClusterAccessSpec, rights: Vec<Rights>) {
+        let of = |rights| Arc::new(ClusterAccessSpec { rights, ..spec.clone() });
+        self.all().insert(key.clone(), rights.into_iter().map(of).collect());
+    }
+
+    /// Those that the target may have; none if it is not known which.
+    pub(crate) fn known(&self, key: &AccessKey) -> Option<Vec<Arc<ClusterAccessSpec>>> {
+        self.all().get(key).cloned()
+    }
+
     /// Whether rights only take away from those; also where these are not known yet, so that nothing that takes away ever waits for that.
     pub(crate) fn are_narrowed(&self, key: &AccessKey, rights: &Rights) -> bool {
         self.all().get(key).is_none_or(|known| {
@@ -93,6 +104,12 @@ mod tests {
         assert_eq!(rights.all().get(&key).map(Vec::len), Some(MAX_ATTEMPTS + 1));
         assert!(rights.are_narrowed(&key, &one.rights), "what was applied is still known");
         rights.forget(&key);
-        assert!(rights.all().is_empty());
+        assert!(rights.all().is_empty() && rights.known(&key).is_none());
+        // What the target itself says.
+        rights.found(&key, &one, vec![two.rights.clone()]);
+        assert!(rights.are_narrowed(&key, &one.rights) && !rights.are_narrowed(&key, &many.rights));
+        rights.found(&key, &one, Vec::new());
+        assert!(!rights.are_narrowed(&key, &one.rights));
+        assert_eq!(rights.known(&key), Some(Vec::new()));
     }
 }

@@ -381,6 +381,11 @@ pub struct ClusterAccessStatus {
     /// What failed, until it succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
+    /// When what was issued is revoked, since the ClusterProvider does not allow it any more; its rights were removed at once. Absent: it is
+    /// allowed, or nothing is left that could be revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shared::status_instant")]
+    pub revokes_at: Option<Timestamp>,
     /// Since when it is tried to revoke everything, of a ClusterAccess that is being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]

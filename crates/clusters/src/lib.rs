@@ -21,6 +21,7 @@ mod provider;
 pub mod rights;
 pub mod rotation;
 mod status;
+mod withdrawal;
 
 pub use budget::{Budget, Turn, Urgency, urgency};
 pub use narrowing::narrows;
@@ -29,6 +30,7 @@ pub use observed::{
     Validity,
 };
 pub use plan::{Step, plan};
-pub use provider::{Permission, Usage, needs_labels, permission, provider_status, valid_until};
+pub use provider::{Given, Permission, Usage, given, needs_labels, permission, provider_status, valid_until};
 pub use rotation::forgotten_at;
 pub use status::{adopted, failed, revoked, rights_applied};
+pub use withdrawal::rights_taken;

@@ -4,7 +4,7 @@ use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevisio
 use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
-use crate::provider::Permission;
+use crate::provider::{Given, Permission};
 
 /// A `ClusterAccess` as it was read, and what is known around it.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Observed {
     pub cluster: ClusterFact,
     /// What the `ClusterProvider` allows that its spec names.
     pub permission: Permission,
+    /// What that says of what the target has by now.
+    pub given: Given,
     /// Whether the budget of that has a call left.
     pub turn: Turn,
     /// For how long at least that has it tried to revoke what was issued.

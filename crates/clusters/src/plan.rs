@@ -23,6 +23,7 @@ use crate::provider::Permission;
 use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
 use crate::status::{self, begun, complete, failed, validity};
+use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal};
 
 /// What is done next.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,10 @@ pub enum Step {
     Identify,
     /// Ask the target whether it has the service account of this `ClusterAccess`.
     FindAccount,
+    /// Ask the target which rights this `ClusterAccess` has there.
+    FindRights,
+    /// Remove its roles and bindings in the target. The service account stays, and with it the credential, without any right.
+    TakeRights,
     /// Apply the service account, the role and the bindings in the target, and remove those that it is not to have any more.
     ApplyRights,
     /// Make in the target what the credential is issued from: of a token the Secret that it will be bound to, of a certificate the signing
@@ -127,6 +132,8 @@ impl Step {
         matches!(
             self,
             Self::FindAccount
+                | Self::FindRights
+                | Self::TakeRights
                 | Self::ApplyRights
                 | Self::Request { .. }
                 | Self::Issue { .. }
@@ -233,20 +240,26 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     }
     // Without an intent the target has nothing of it.
     if status.sequence > 0 && !is_applied(observed) {
-        if let Some(step) = not_allowed(observed, now) {
+        if matches!(
+            observed.progress,
+            Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared)
+        ) {
+            return save(status::rights_applied(observed, now));
+        }
+        if let Some(step) = before_rights(observed, now) {
             return step;
         }
-        return match observed.progress {
-            Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
-                save(status::rights_applied(observed, now))
-            }
-            // Gardener's issuers have rights of their own. Which cluster it is comes first.
-            _ if spec.issuer.is_of_garden() && status.target.is_some() => {
-                save(status::rights_applied(observed, now))
-            }
-            _ if observed.narrows => Step::ApplyRights,
-            _ => waits_for_turn(observed, now).unwrap_or(Step::ApplyRights),
-        };
+        // Gardener's issuers have rights of their own. Which cluster it is comes first.
+        if spec.issuer.is_of_garden() && status.target.is_some() {
+            return save(status::rights_applied(observed, now));
+        }
+        let turn = if observed.narrows { None } else { waits_for_turn(observed, now) };
+        return turn.unwrap_or(Step::ApplyRights);
+    }
+    if status.sequence > 0
+        && let Some(step) = no_longer_allowed(observed, now)
+    {
+        return step;
     }
     if spec.suspend {
         let step = revoke_superseded(observed).or_else(|| left_by_crash(observed, now));
@@ -284,24 +297,18 @@ fn not_issued(observed: &Observed, now: Timestamp) -> Option<Step> {
     not_allowed(observed, now).or_else(|| cluster_goes(observed, now))
 }
 
-/// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it. What was
-/// given before is left alone, and ends with its credential.
-fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
+/// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it.
+pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
     observed.spec.cluster.provider_name()?;
     let (reason, message) = match &observed.permission {
         Permission::Unread => return Some(Step::ReadProvider),
         Permission::Allowed => return None,
-        Permission::Refused(reason, message) => (*reason, message),
+        Permission::Refused(reason, message) => (*reason, refusal(observed, message, now)),
     };
-    let is_said = observed.status.last_error.as_ref().is_some_and(|error| {
-        error.reason == reason.as_str()
-            && is_of_this_spec(observed, error)
-            && message.starts_with(error.message.as_str())
-    });
-    if is_said {
+    if is_said(observed, reason, &message) {
         return revoke_superseded(observed).or_else(|| Some(steady(observed, now)));
     }
-    Some(save(failed(observed, reason, message, now)))
+    Some(save(failed(observed, reason, &message, now)))
 }
 
 /// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left.
@@ -371,7 +378,7 @@ fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> Step {
     }
 }
 
-fn save(status: ClusterAccessStatus) -> Step {
+pub(crate) fn save(status: ClusterAccessStatus) -> Step {
     Step::SaveStatus(Box::new(status))
 }
 
@@ -384,9 +391,12 @@ fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     {
         return None;
     }
-    // It may be allowed by now.
+    // It may be allowed by now. What failed in the target besides is tried again later.
     let by_provider = [Reason::ProviderMissing, Reason::NotAllowed];
-    if !observed.deleting && by_provider.iter().any(|reason| reason.as_str() == error.reason) {
+    if !observed.deleting
+        && error.other.is_none()
+        && by_provider.iter().any(|reason| reason.as_str() == error.reason)
+    {
         return None;
     }
     if is_newly_due(observed, now) {
@@ -407,7 +417,7 @@ fn is_newly_due(observed: &Observed, now: Timestamp) -> bool {
 }
 
 /// Whether it failed with the spec as it is now: another one is tried at once.
-fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
+pub(crate) fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
     error.generation == observed.generation
 }
 
@@ -425,7 +435,9 @@ fn steady(observed: &Observed, now: Timestamp) -> Step {
     let rotation = status.next_rotation.filter(|at| *at > now && !observed.spec.suspend);
     // Those that have expired are listed no more.
     let superseded = status.superseded_certificates.iter().map(|certificate| certificate.not_after).min();
-    Step::Wait([waits_until(observed, now), rotation, expiry, superseded].into_iter().flatten().min())
+    let revocation = status.revokes_at.filter(|at| *at > now);
+    let all = [waits_until(observed, now), rotation, expiry, superseded, revocation];
+    Step::Wait(all.into_iter().flatten().min())
 }
 
 /// Why another credential is to be issued; none if the Secret holds what it is to hold. `Err`: what has to be done to know it.

@@ -4,6 +4,7 @@ use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError, TargetIden
 use jiff::SignedDuration;
 
 use super::*;
+use crate::provider::Given;
 use crate::status::adopted;
 
 /// A spec with every default.
@@ -31,6 +32,7 @@ pub(crate) fn new() -> Observed {
         kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
+        given: Given::Settled,
         turn: Turn::Unasked,
         min_forget_after: None,
         narrows: false,

@@ -8,6 +8,7 @@ use coppice_api::selector::Labels;
 use coppice_clusters_api::cluster_provider::MAX_USED_BY;
 use coppice_clusters_api::{
     Allowed, ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus, Issuer,
+    Rights,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,6 +25,24 @@ pub enum Permission {
     Allowed,
     /// It does not, or is not there: why, and what to write instead.
     Refused(Reason, String),
+}
+
+/// What a `ClusterProvider` says of what a target has by now for a `ClusterAccess` that names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Given {
+    /// It allowed that when somebody looked, and has not changed since; or there is nothing, or nobody, to ask about.
+    #[default]
+    Settled,
+    /// It may have changed since.
+    Unread,
+    /// It allows that.
+    Allowed,
+    /// Which rights the target has is not known: it has to be asked.
+    Unknown,
+    /// It does not allow the credential: it is valid for too long, or its issuer is none that may be.
+    Credential,
+    /// It does not allow the rights, or not to this namespace any more.
+    Rights,
 }
 
 /// Whether the labels of a namespace have to be known.
@@ -68,6 +87,32 @@ pub fn permission(
         |beyond| format!("{beyond}: ClusterProvider {name} allows no more to this namespace"),
     );
     Permission::Refused(Reason::NotAllowed, message)
+}
+
+/// Whether a `ClusterProvider` of that name allows what a target has by now: these rights, and what was issued and is valid until then. One of
+/// its entries has to allow all of it. What Gardener has issued has rights of its own and cannot be revoked, and where a provider is by now
+/// one of another kind its kubeconfig does not lead to the target: nothing is taken away there.
+pub fn given(
+    (name, provider): (&str, &ClusterProviderSpec),
+    (namespace, labels): (&str, &Labels),
+    access: &ClusterAccessSpec,
+    rights: &[&Rights],
+    (valid_until, now): (Option<Timestamp>, Timestamp),
+) -> Given {
+    if access.issuer.is_of_garden() || of_another_kind(name, provider, access).is_some() {
+        return Given::Allowed;
+    }
+    let covers = |allowed: &&Allowed| rights.iter().all(|rights| exceeded(rights, &allowed.rights).is_none());
+    let selected = provider.allow.iter().filter(|allowed| selects(allowed, namespace, labels));
+    let covering: Vec<&Allowed> = selected.filter(covers).collect();
+    if covering.is_empty() && !rights.is_empty() {
+        return Given::Rights;
+    }
+    let is_allowed = |allowed: &&Allowed| {
+        allowed.issuers.contains(&access.issuer)
+            && valid_until.is_none_or(|until| outlasts(allowed, until, now).is_none())
+    };
+    if covering.iter().any(is_allowed) { Given::Allowed } else { Given::Credential }
 }
 
 /// Why a provider of a garden is none of a cluster, nor the other way round.

@@ -1,5 +1,5 @@
 use coppice_clusters_api::{
-    AccessPhase, Cause, ClusterSource, GardenerShoot, ProviderName, Rights, SupersededCertificate,
+    AccessPhase, Cause, ClusterSource, GardenerShoot, ProviderName, SupersededCertificate,
 };
 use serde_json::json;
 

@@ -13,6 +13,7 @@ use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validit
 use crate::plan::unusable;
 use crate::rights::namespaces;
 use crate::rotation::{next_rotation, restored_again};
+use crate::withdrawal;
 
 /// The longest text of an error, in characters.
 const MAX_MESSAGE: usize = 1024;
@@ -298,7 +299,9 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
         (reason, message.to_owned())
     };
     // While the Secret cannot be written, that is what somebody has to change first: what fails beside it does not hide it.
-    let first = unusable(observed).filter(|(first, _)| *first != reason && !observed.deleting);
+    // The same of what is not allowed any more.
+    let first = unusable(observed).or_else(|| withdrawal::first(observed, now));
+    let first = first.filter(|(first, _)| *first != reason && !observed.deleting);
     let (reason, message, other) = match first {
         Some((first, why)) => {
             (first, why, Some(OtherError { reason: reason.to_string(), message: cut(&message) }))

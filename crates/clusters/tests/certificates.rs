@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress,
-    Step, Turn, Validity, plan,
+    ClusterFact, Given, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission,
+    Progress, Step, Turn, Validity, plan,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -114,6 +114,7 @@ impl DurableState {
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
             permission: memory.permission.clone(),
+            given: Given::Settled,
             turn: memory.turn,
             min_forget_after: None,
             narrows: false,
@@ -199,6 +200,7 @@ impl DurableState {
             Step::ReadProvider => memory.permission = Permission::Allowed,
             Step::TakeTurn => memory.turn = Turn::Granted,
             Step::ReadCluster => panic!("it is none of Cluster API"),
+            Step::FindRights | Step::TakeRights => panic!("what it has is allowed"),
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
                 self.rights = !self.is_of_garden();

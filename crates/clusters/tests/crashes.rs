@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Permission,
-    Progress, Step, Turn, Validity, failed, plan, revoked,
+    ClusterFact, Given, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret,
+    Permission, Progress, Step, Turn, Validity, failed, plan, revoked,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -156,6 +156,7 @@ impl DurableState {
             kubeconfig: memory.kubeconfig.clone(),
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
+            given: Given::Settled,
             turn: Turn::Unasked,
             min_forget_after: None,
             narrows: false,
@@ -250,6 +251,7 @@ impl DurableState {
                 let uid = if self.elsewhere { "there" } else { "here" }.to_owned();
                 memory.target = Some(TargetIdentity { uid, endpoint: self.endpoint.to_string() });
             }
+            Step::FindRights | Step::TakeRights => panic!("it is none of a provider"),
             Step::FindAccount => panic!("status names the target before anything is done there"),
             Step::ApplyRights => {
                 assert!(self.status.sequence > 0, "an intent comes first");
@@ -442,6 +444,8 @@ const fn in_target(step: &Step) -> bool {
         step,
         Step::Identify
             | Step::FindAccount
+            | Step::FindRights
+            | Step::TakeRights
             | Step::ApplyRights
             | Step::Request { .. }
             | Step::Issue { .. }

@@ -158,17 +158,27 @@ async fn elsewhere(clusters: &Clusters) -> Test {
     here.until("it cannot be deleted while they use it", kept).await
 }
 
-/// Nothing is issued any more once the provider does not allow it; what was issued works, and is revoked at the end.
+/// What the provider does not allow any more loses its rights at once, and has them again, with the same token, when it is allowed again in time.
+/// It is revoked at the end.
 async fn withdrawn(clusters: &Clusters) -> Test {
     let (here, holder) = (&clusters.here, clusters.holder("ci-kubeconfig").await?);
     let before = clusters.until("ci", "settled", is_settled).await?;
     allowed(clusters, &[]).await?;
-    clusters.change("ci", &json!({"rotate": "now"})).await?;
-    let refused =
-        clusters.until("ci", "Refused", |o| o["status"]["lastError"]["reason"] == "NotAllowed").await?;
+    let refused = |o: &Value| {
+        let status = &o["status"];
+        status["lastError"]["reason"] == "NotAllowed" && status["observedGeneration"].is_null()
+    };
+    let refused = clusters.until("ci", "without rights", refused).await?;
+    ensure!(refused["status"]["phase"] == "Refused", "{refused:#}");
     ensure!(refused["status"]["credential"] == before["status"]["credential"], "{refused:#}");
-    ensure!(condition(&refused, "Ready")["status"] == "True", "{refused:#}");
-    holder.list("configmap", "shop").await?;
+    ensure!(refused["status"]["revokesAt"].is_string(), "{refused:#}");
+    let without_rights = async || holder.list("configmap", "shop").await.err().map(drop);
+    here.until("its token has no right", without_rights).await?;
+    allowed(clusters, &[allow("namespaces", &json!(["team", "other"]))]).await?;
+    let again = clusters.until("ci", "allowed again", is_settled).await?;
+    ensure!(again["status"]["credential"] == before["status"]["credential"], "{again:#}");
+    ensure!(again["status"]["revokesAt"].is_null(), "{again:#}");
+    here.until("its token has its rights", async || holder.list("configmap", "shop").await.ok()).await?;
     // Its kubeconfig is gone: this is said at once, and what was there revokes.
     let admin = here.admin().await?;
     admin.delete("secret", "coppice-access-system", "shop", &json!({})).await?;

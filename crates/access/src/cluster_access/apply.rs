@@ -10,10 +10,10 @@ use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::probe::questions;
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity, failed,
-    revoked,
+    ClusterFact, Given, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity,
+    failed, revoked, rights_taken,
 };
-use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, Rights, TargetIdentity};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
@@ -43,6 +43,8 @@ pub(super) struct Memory {
     pub(super) cluster: ClusterFact,
     /// What its `ClusterProvider` allows.
     pub(super) permission: Permission,
+    /// What that says of what the target has by now.
+    pub(super) given: Given,
     /// Whether the budget of that has a call left.
     pub(super) turn: Turn,
     /// Which cluster answers to the kubeconfig.
@@ -70,6 +72,7 @@ impl Memory {
             progress: Progress::Nothing,
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
+            given: Given::Settled,
             turn: Turn::Unasked,
             identity: None,
             target: None,
@@ -79,6 +82,13 @@ impl Memory {
             value: Vec::new(),
             requested: None,
             user: None,
+        }
+    }
+
+    /// What the target has is another by now: if its provider is asked about anything, it is asked again.
+    fn look_again(&mut self) {
+        if self.permission != Permission::Unread {
+            (self.permission, self.given) = (Permission::Unread, Given::Unread);
         }
     }
 }
@@ -155,8 +165,8 @@ pub(super) async fn apply(
             Err(error) => error.into(),
         },
         Step::ReadProvider => match observe::permission(controller, access).await {
-            Ok(permission) => {
-                memory.permission = permission;
+            Ok((permission, given)) => {
+                (memory.permission, memory.given) = (permission, given);
                 Applied::Again
             }
             Err(error) => error.into(),
@@ -357,6 +367,15 @@ impl Work<'_> {
             Step::ApplyRights => {
                 self.apply_rights(&target, owner).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
+                // What was not allowed may be by now, and the other way round.
+                if memory.permission != Permission::Allowed {
+                    memory.look_again();
+                }
+            }
+            Step::FindRights => self.find_rights(memory, &target, owner).await?,
+            Step::TakeRights => {
+                self.take_rights(memory, &target, owner).await?;
+                return Ok(Some(rights_taken(self.observed, self.controller.now())));
             }
             Step::Request { credential } => {
                 let issuing = Issuing { target: &target, permit, owner, credential: &credential, ttl };
@@ -413,6 +432,37 @@ impl Work<'_> {
         known.begins(&key, spec);
         applied.await?;
         known.ended(&key, spec);
+        Ok(())
+    }
+
+    /// Asks the target which rights it has.
+    async fn find_rights(
+        &self,
+        memory: &mut Memory,
+        target: &Target,
+        owner: Owner<'_>,
+    ) -> Result<(), Failure> {
+        let Observed { spec, status, .. } = self.observed;
+        let found = target.rights_of(owner, status.namespaces.as_deref()).await?;
+        self.controller.target_rights.found(&AccessKey::new(owner.namespace, owner.name), spec, found);
+        memory.look_again();
+        Ok(())
+    }
+
+    /// Removes all of its rights; what a credential is issued from stays.
+    async fn take_rights(
+        &self,
+        memory: &mut Memory,
+        target: &Target,
+        owner: Owner<'_>,
+    ) -> Result<(), Failure> {
+        let Observed { spec, status, .. } = self.observed;
+        let within = status.namespaces.as_deref();
+        target.apply_rights(self.permit, owner, &Rights::default(), within).await?;
+        let key = AccessKey::new(owner.namespace, owner.name);
+        self.controller.target_rights.found(&key, spec, Vec::new());
+        memory.progress = Progress::Nothing;
+        memory.look_again();
         Ok(())
     }
 

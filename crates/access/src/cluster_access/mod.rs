@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{Observed, Step, Turn, urgency};
+use coppice_clusters::{Given, Observed, Step, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -38,6 +38,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use self::apply::{Applied, Memory};
+use crate::allowed::AllowedBefore;
 use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
@@ -64,6 +65,7 @@ pub struct ClusterAccessController {
     targets: Arc<Targets>,
     installation: Installation,
     target_rights: TargetRights,
+    allowed_before: AllowedBefore,
     metrics: AccessMetrics,
 }
 
@@ -103,7 +105,7 @@ impl ClusterAccessController {
         shared: &Shared,
     ) -> Self {
         let Shared { accesses, outputs, providers, targets, installation } = shared.clone();
-        let target_rights = TargetRights::default();
+        let (target_rights, allowed_before) = (TargetRights::default(), AllowedBefore::default());
         Self {
             clients,
             server_clock,
@@ -115,6 +117,7 @@ impl ClusterAccessController {
             targets,
             installation,
             target_rights,
+            allowed_before,
             metrics,
         }
     }
@@ -184,7 +187,7 @@ impl ClusterAccessController {
 
     /// Carries out one step after the other. The object is the API server's: what was planned from a cache is planned again on it.
     async fn work(&self, permit: &Permit, key: &AccessKey, mut access: Access) -> ReconcileResult {
-        let mut memory = Memory::new(observe::watched(self, &access));
+        let mut memory = self.memory(&access);
         let provider = self.provider_of(&access);
         for _ in 0..MAX_ROUNDS {
             if permit.check().is_err() {
@@ -215,6 +218,13 @@ impl ClusterAccessController {
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
     }
 
+    /// What is known at the beginning of a reconcile.
+    fn memory(&self, access: &Access) -> Memory {
+        let mut memory = Memory::new(observe::watched(self, access));
+        memory.given = observe::given_before(self, access);
+        memory
+    }
+
     /// Which generation of its provider is in the cache; none if it names none, or that is not there.
     fn provider_of(&self, access: &Access) -> Option<(Box<str>, i64)> {
         let provider = self.providers.store.get("", access.spec.as_ref().ok()?.cluster.provider_name()?)?;
@@ -223,7 +233,7 @@ impl ClusterAccessController {
 
     /// What is in memory, and the next step by that; none if the object cannot be understood.
     fn planned(&self, access: &Access) -> Option<(Observed, Step)> {
-        let memory = Memory::new(observe::watched(self, access));
+        let memory = self.memory(access);
         let observed = observe::observed(self, access, &memory)?;
         let step = plan::plan(&observed, self.now());
         Some((observed, step))
@@ -306,6 +316,13 @@ impl Controller for ClusterAccessController {
             }
             planned = self.planned(&cached);
         }
+        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.given == Given::Unread) {
+            // Nor for this: if it is allowed as before, that is all.
+            if let Err(error) = observe::permission(&self, &cached).await {
+                return self.failed(&key, &error.to_string());
+            }
+            planned = self.planned(&cached);
+        }
         let turn = planned.as_ref().and_then(|(observed, step)| self.waits_for_turn(&key, observed, step));
         if turn.is_some() {
             return self.at(turn);
@@ -338,7 +355,9 @@ impl Controller for ClusterAccessController {
         self.targets.retain(&used);
         self.metrics.set(&counts);
         self.providers.retain_budgets();
-        self.target_rights.retain(|key| self.accesses.get(&key.namespace, &key.name).is_some());
+        let is_there = |key: &AccessKey| self.accesses.get(&key.namespace, &key.name).is_some();
+        self.target_rights.retain(is_there);
+        self.allowed_before.retain(is_there);
     }
 }
 

@@ -1,22 +1,24 @@
 //! A `ClusterAccess` and its Secret: from caches, or straight from the API server.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
+    ClusterFact, Given, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
 };
-use coppice_clusters_api::{ClusterAccessSpec, OutputFormat};
+use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 use serde::Deserialize;
 
 use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
+use crate::allowed::Seen;
 use crate::cluster_api;
-use crate::kinds::{Access, ClusterAccesses};
+use crate::kinds::{Access, ClusterAccesses, Provider};
 use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::target::user_of;
 use crate::targets::{ReadError, Source};
@@ -81,6 +83,7 @@ pub(super) fn observed(
         kubeconfig,
         cluster: memory.cluster,
         permission: memory.permission.clone(),
+        given: memory.given,
         turn: memory.turn,
         min_forget_after,
         narrows,
@@ -116,33 +119,80 @@ pub(super) async fn cluster(
     Ok(cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await?)
 }
 
-/// What the `ClusterProvider` allows that it names.
+/// What is known without asking of what its `ClusterProvider` says of what its target has by now.
+pub(super) fn given_before(controller: &ClusterAccessController, access: &Access) -> Given {
+    let Some(provider) = provider(controller, access).filter(|_| access.status.sequence > 0) else {
+        return Given::Settled;
+    };
+    // One that cannot be understood says nothing.
+    if provider.spec.is_err() {
+        return Given::Settled;
+    }
+    let status = &access.status;
+    let refused = Reason::NotAllowed.as_str();
+    let was_refused = status.last_error.as_ref().is_some_and(|error| error.reason == refused);
+    let key = AccessKey::new(&access.namespace, &access.name);
+    let is_known = || controller.allowed_before.contains(&key, &Seen::new(access, &provider));
+    if !was_refused && status.revokes_at.is_none() && is_known() { Given::Settled } else { Given::Unread }
+}
+
+/// The `ClusterProvider` that it names, if that is there.
+fn provider(controller: &ClusterAccessController, access: &Access) -> Option<Arc<Provider>> {
+    controller.providers.store.get("", access.spec.as_ref().ok()?.cluster.provider_name()?)
+}
+
+/// What the `ClusterProvider` that it names allows of what it asks for, and of what its target has by now. Of one that is gone or cannot be
+/// understood nothing follows about that.
 pub(super) async fn permission(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<Permission, ObserveError> {
+) -> Result<(Permission, Given), ObserveError> {
     let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider_name()?)));
-    let Some((spec, name)) = named else { return Ok(Permission::Allowed) };
+    let Some((spec, name)) = named else { return Ok((Permission::Allowed, Given::Settled)) };
     let missing = |why: &str| {
-        let field = spec.cluster.provider_field();
-        Permission::Refused(Reason::ProviderMissing, format!("{field}: ClusterProvider {name} {why}"))
+        let message = format!("{}: ClusterProvider {name} {why}", spec.cluster.provider_field());
+        (Permission::Refused(Reason::ProviderMissing, message), Given::Settled)
     };
-    let Some(provider) = controller.providers.store.get("", name) else {
+    let Some(found) = provider(controller, access) else {
         return Ok(missing(
             "does not exist: write the name of another one into a new ClusterAccess, or ask the platform to create it",
         ));
     };
     // What it allows is in its spec alone.
-    let Ok(provider) = &provider.spec else {
+    let Ok(provider) = &found.spec else {
         return Ok(missing(
             "cannot be understood by this version of Coppice: ask the platform to write it again",
         ));
     };
-    let labels =
-        if needs_labels(provider) { labels(controller, &access.namespace).await? } else { Labels::default() };
+    let by_labels = needs_labels(provider);
+    let labels = if by_labels { labels(controller, &access.namespace).await? } else { Labels::default() };
     let validity = (valid_until(&access.status), controller.now());
     let (provider, namespace) = ((name, &**provider), (&*access.namespace, &labels));
-    Ok(coppice_clusters::permission(provider, namespace, spec, validity))
+    let permission = coppice_clusters::permission(provider, namespace, spec, validity);
+    let key = AccessKey::new(&access.namespace, &access.name);
+    if permission == Permission::Allowed {
+        controller.allowed_before.insert(key.clone(), Seen::new(access, &found), by_labels);
+    }
+    let given = rights_of(controller, &key, access, spec).map_or(Given::Unknown, |rights| {
+        let rights: Vec<&Rights> = rights.iter().map(|spec| &spec.rights).collect();
+        coppice_clusters::given(provider, namespace, spec, &rights, validity)
+    });
+    Ok((permission, given))
+}
+
+/// In specs, which rights the target may have; none if that is not known.
+fn rights_of(
+    controller: &ClusterAccessController,
+    key: &AccessKey,
+    access: &Access,
+    spec: &Arc<ClusterAccessSpec>,
+) -> Option<Vec<Arc<ClusterAccessSpec>>> {
+    match access.status.observed_generation {
+        Some(applied) if applied == access.generation => Some(vec![Arc::clone(spec)]),
+        Some(_) if spec.issuer.is_of_garden() => Some(Vec::new()),
+        Some(_) => controller.target_rights.known(key),
+        None => Some(controller.target_rights.known(key).unwrap_or_default()),
+    }
 }
 
 /// The labels of a namespace, as they are now.

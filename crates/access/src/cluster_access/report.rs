@@ -32,6 +32,7 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     for credential in before.superseded.iter().filter(|credential| !after.superseded.contains(credential)) {
         revoked(controller, access, credential);
     }
+    withdrawn(controller, access, before);
     let Some(error) = after.last_error.as_ref().filter(|_| after.last_error != before.last_error) else {
         return;
     };
@@ -43,6 +44,25 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     let same = before.last_error.as_ref().is_some_and(|before| before.reason == error.reason);
     if error.attempts == 1 || !same {
         publish(controller, access, true, &error.reason, &error.message);
+    }
+}
+
+/// Reports what was taken away since its `ClusterProvider` does not allow it any more.
+fn withdrawn(controller: &ClusterAccessController, access: &Access, before: &ClusterAccessStatus) {
+    let after = &access.status;
+    let Some(error) = &after.last_error else { return };
+    let of_rights = before.observed_generation.is_some() && after.observed_generation.is_none();
+    let of_credential = before.credential.is_some() && after.credential.is_none();
+    for what in [
+        of_rights.then_some("its roles and bindings in the target are removed"),
+        of_credential.then_some("its credential is revoked"),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        controller.metrics.withdrawn();
+        let message = format!("{what}, since they are not allowed any more: {}", error.message);
+        publish(controller, access, true, Reason::NotAllowed.as_str(), &message);
     }
 }
 

@@ -208,7 +208,10 @@ async fn what_a_provider_allows_is_understood_without_its_status() {
     assert!(of_another_version.status_error.is_some());
     controller.providers.store.upsert("", of_another_version);
     let access = decoded(&by_provider("7", &begun()));
-    assert_eq!(observe::permission(&controller, &access).await.unwrap(), Permission::Allowed);
+    assert_eq!(
+        observe::permission(&controller, &access).await.unwrap(),
+        (Permission::Allowed, Given::Allowed)
+    );
     assert!(observe::source(&controller, &access).is_some());
 }
 
