@@ -15,6 +15,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coppice_clusters_api::ClusterAccessSpec;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::error::chain;
@@ -87,9 +88,17 @@ impl TargetLeftoverController {
         if installation.is_empty() {
             return Ok(());
         }
-        let target = self.shared.targets.of(&self.clients, source, false).await?;
+        let targets = &self.shared.targets;
+        let target = match source.shoot() {
+            None => targets.of(&self.clients, source, false).await?,
+            // No garden is asked for a kubeconfig for this alone.
+            Some(_) => match targets.shoot(source) {
+                Some(target) => target,
+                None => return Ok(()),
+            },
+        };
         // It waits for nobody: the next resync is soon.
-        let Some(_place) = self.shared.targets.place(&target) else { return Ok(()) };
+        let Some(_place) = targets.place(&target) else { return Ok(()) };
         self.sweep_target(permit, (source, &target), &installation).await
     }
 
@@ -130,15 +139,14 @@ impl TargetLeftoverController {
         Ok(())
     }
 
-    /// Every target that is reached: by what was begun and is not suspended, and by providers. In Shoots that a garden has credentials
-    /// issued for nothing is made.
+    /// Every target that is reached: by what was begun and is not suspended, and by providers. What Gardener issues has nothing there.
     fn targets(&self) -> BTreeSet<Source> {
         let providers = &self.shared.providers;
         let mut targets = BTreeSet::new();
         self.shared.accesses.for_each(|access| {
-            let is_in_use = access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
-            if is_in_use && access.status.target.is_some() {
-                targets.extend(providers.source_of_access(access).filter(|source| source.shoot().is_none()));
+            let is_in_use = |spec: &ClusterAccessSpec| !spec.suspend && !spec.issuer.is_of_garden();
+            if access.spec.as_ref().is_ok_and(|spec| is_in_use(spec)) && access.status.target.is_some() {
+                targets.extend(providers.source_of_access(access));
             }
         });
         targets.extend(providers.store.keys().iter().filter_map(|(_, name)| providers.source_of(name)));

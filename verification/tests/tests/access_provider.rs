@@ -173,12 +173,13 @@ async fn withdrawn(clusters: &Clusters) -> Test {
     ensure!(refused["status"]["credential"] == before["status"]["credential"], "{refused:#}");
     ensure!(refused["status"]["revokesAt"].is_string(), "{refused:#}");
     let without_rights = async || holder.list("configmap", "shop").await.err().map(drop);
-    here.until("its token has no right", without_rights).await?;
+    clusters.there.until("its token has no right", without_rights).await?;
     allowed(clusters, &[allow("namespaces", &json!(["team", "other"]))]).await?;
     let again = clusters.until("ci", "allowed again", is_settled).await?;
     ensure!(again["status"]["credential"] == before["status"]["credential"], "{again:#}");
     ensure!(again["status"]["revokesAt"].is_null(), "{again:#}");
-    here.until("its token has its rights", async || holder.list("configmap", "shop").await.ok()).await?;
+    let with_rights = async || holder.list("configmap", "shop").await.ok();
+    clusters.there.until("its token has its rights", with_rights).await?;
     // Its kubeconfig is gone: this is said at once, and what was there revokes.
     let admin = here.admin().await?;
     admin.delete("secret", "coppice-access-system", "shop", &json!({})).await?;
