@@ -89,7 +89,7 @@ async fn what_is_left_of_an_access_that_is_gone_is_deleted_as_it_was_found() {
     let expected = [(path.to_owned(), json!("uid of dead"))];
     assert_eq!(swept(&all, &["living"], Some(&["living"])).await, expected);
     // So many at once.
-    let many: Vec<Value> = (0..MAX_DELETED + 1).map(|n| binding(&format!("dead{n}"), "i", 60)).collect();
+    let many: Vec<Value> = (0..=MAX_DELETED).map(|n| binding(&format!("dead{n}"), "i", 60)).collect();
     assert_eq!(swept(&many, &[], Some(&[])).await.len(), MAX_DELETED);
 }
 

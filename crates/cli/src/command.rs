@@ -38,7 +38,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Plan(args) => plan::run(&args, connection, io).await,
         Command::Preview(args) => preview::run(&args, connection, io).await,
         Command::Simulate(args) => simulate::run(&args, connection, io).await,
-        Command::Explain(args) => explain::run(&args, connection, io).await,
+        Command::Explain(args) => Box::pin(explain::run(&args, connection, io)).await,
         Command::Message(args) => message::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
         Command::Tree(args) => tree::run(&args, connection, io).await,

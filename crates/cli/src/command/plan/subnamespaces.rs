@@ -39,7 +39,7 @@ struct Next {
     action: Option<&'static str>,
     now: bool,
     due: Option<Timestamp>,
-    next_check: Option<Timestamp>,
+    check_at: Option<Timestamp>,
     before: Vec<String>,
     reason: Reason,
     message: String,
@@ -57,7 +57,7 @@ impl Next {
     /// It waits for this.
     fn waits(reason: Reason, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { action: None, now: false, due: None, next_check: None, before: Vec::new(), reason, message }
+        Self { action: None, now: false, due: None, check_at: None, before: Vec::new(), reason, message }
     }
 
     /// It is deleted, though not at once.
@@ -69,7 +69,7 @@ impl Next {
     fn denied(denied: Denied) -> Self {
         let due = denied.date();
         let next = Self::deleted(denied.reason, denied.message);
-        Self { due, next_check: denied.retry_at, ..next }
+        Self { due, check_at: denied.retry_at, ..next }
     }
 }
 
@@ -126,7 +126,7 @@ impl<'a> Trees<'a> {
             now: next.now,
             due: next.due,
             expires_at: None,
-            next_check: next.next_check.filter(|next_check| *next_check > self.at),
+            check_at: next.check_at.filter(|check_at| *check_at > self.at),
             reason: next.reason.to_string(),
             message: next.message,
             unknown: object.spec.is_err() || object.status_error.is_some(),
@@ -193,7 +193,7 @@ impl<'a> Trees<'a> {
         let until = if children == 0 { None } else { Some(consent(cascade_until(object), self.at)) };
         if let Some(Err(none)) = &until {
             let next = Next::waits(Reason::HasChildren, none.has_children(parent, name, children));
-            return Next { next_check: none.from, ..next };
+            return Next { check_at: none.from, ..next };
         }
         let settings = &self.snapshot.settings;
         if let Some(refusal) = settings.protection(own) {
@@ -225,7 +225,7 @@ impl<'a> Trees<'a> {
         } else {
             Next::waits(Reason::CascadingDeletion, message)
         };
-        Next { next_check: Some(until), before, ..next }
+        Next { check_at: Some(until), before, ..next }
     }
 
     /// One above is being deleted with all below it; none if this one stays.
@@ -252,7 +252,7 @@ impl<'a> Trees<'a> {
         let next = Next::deleted(Reason::DeletedWithAncestor, message);
         Some(Next {
             now,
-            next_check: Some(until),
+            check_at: Some(until),
             before: last.map(str::to_owned).into_iter().collect(),
             ..next
         })
