@@ -247,3 +247,36 @@ async fn a_cluster_is_known_by_the_uid_of_its_oldest_namespace() {
     let found = target.identity().await.unwrap();
     assert_eq!((found.uid.as_str(), found.endpoint), (uid, target.kubeconfig.cluster.endpoint()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn which_rights_an_access_has_the_target_says_by_its_bindings() {
+    let binding = |namespace: &str, kind: &str, role: &str| {
+        let mut binding = object("coppice-1-2", "1-2");
+        binding["metadata"]["namespace"] = json!(namespace);
+        binding["roleRef"] = json!({"kind": kind, "name": role});
+        binding
+    };
+    let bindings = json!([
+        binding("shop", "Role", "coppice-1-2"),
+        binding("gone", "Role", "coppice-1-2"),
+        binding("a", "ClusterRole", "view"),
+        binding("b", "ClusterRole", "view"),
+    ]);
+    let everywhere = json!([binding("", "ClusterRole", "coppice-1-2")]);
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let with_rules = rules.clone();
+    let (target, _) = target(move |_, path| match path.rsplit('/').next() {
+        Some("rolebindings") => Answer::Object(200, json!({"items": bindings})),
+        Some("clusterrolebindings") => Answer::Object(200, json!({"items": everywhere})),
+        _ if path.contains("/namespaces/gone/") => Answer::Refused(404),
+        _ => Answer::Object(200, json!({"rules": with_rules})),
+    });
+    let found = target.rights_of(OWNER, None).await.unwrap();
+    let expected = json!([
+        {"role": {"namespace": "shop", "rules": rules}},
+        {"role": {"namespace": "gone", "rules": []}},
+        {"clusterRole": {"rules": rules}},
+        {"bind": {"clusterRole": "view", "namespaces": ["a", "b"]}},
+    ]);
+    assert_eq!(serde_json::to_value(found).unwrap(), expected);
+}

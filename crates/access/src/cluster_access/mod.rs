@@ -309,16 +309,15 @@ impl Controller for ClusterAccessController {
             self.target_rights.forget(&key);
         }
         let mut planned = self.planned(&cached);
-        if matches!(planned, Some((_, Step::ReadKubeconfig))) {
-            // For this alone the object is not read again: a new leader does it for each.
-            if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
+        // For these two alone the object is not read again: a new leader does them for each.
+        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.given == Given::Unread) {
+            if let Err(error) = observe::permission(&self, &cached).await {
                 return self.failed(&key, &error.to_string());
             }
             planned = self.planned(&cached);
         }
-        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.given == Given::Unread) {
-            // Nor for this: if it is allowed as before, that is all.
-            if let Err(error) = observe::permission(&self, &cached).await {
+        if matches!(planned, Some((_, Step::ReadKubeconfig))) {
+            if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
                 return self.failed(&key, &error.to_string());
             }
             planned = self.planned(&cached);

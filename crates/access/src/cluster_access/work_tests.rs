@@ -264,3 +264,41 @@ async fn whoever_finds_no_place_in_the_target_takes_no_call_of_its_provider() {
     let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
     assert_eq!(budgets.take("p", &other, Urgency::New, 1, controller.now()), Turn::Granted);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_is_looked_at_once_while_nothing_changes() {
+    let status = json!({
+        "sequence": 1, "observedGeneration": 1, "credential": "u-1", "notBefore": NOW.to_string(),
+        "notAfter": (NOW + jiff::SignedDuration::from_hours(24)).to_string(),
+        "output": {"uid": "s", "resourceVersion": "7", "sha256": "x"}, "target": {"uid": "0", "endpoint": ""}
+    });
+    let stored = by_provider("7", &status);
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/namespaces/team") => {
+            Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+        }
+        Method::GET if path.ends_with("/clusteraccesses/ci") => Answer::Object(200, stored.clone()),
+        Method::PUT => Answer::Object(200, by_provider("8", &body["status"])),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller(clients);
+    controller.providers.store.upsert("", provider(1, "of-the-platform"));
+    controller.accesses.upsert("team", decoded(&by_provider("7", &status)));
+    let secret = json!({"metadata": {
+        "name": "out", "namespace": "team", "uid": "s", "resourceVersion": "7", "labels": {"coppice.dev/access": "u"}
+    }});
+    let secret = read::decoded::<OutputSecrets>(secret.to_string().as_bytes(), &()).unwrap();
+    controller.outputs.upsert("team", secret);
+    let (controller, key) = (Arc::new(controller), AccessKey::new("team", "ci"));
+    let looked = async || {
+        requests.lock().unwrap().clear();
+        let result = Arc::clone(&controller).reconcile(key.clone()).await;
+        assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+        let sent = requests.lock().unwrap();
+        sent.iter().filter(|sent| sent.path.ends_with("/namespaces/team")).count()
+    };
+    assert_eq!((looked().await, looked().await), (1, 0));
+    // Another generation of the provider may allow something else.
+    controller.providers.store.upsert("", provider(2, "of-the-platform"));
+    assert_eq!((looked().await, looked().await), (1, 0));
+}
