@@ -126,7 +126,7 @@ impl<'a> Trees<'a> {
             now: next.now,
             due: next.due,
             expires_at: None,
-            check_at: next.check_at.filter(|check_at| *check_at > self.at),
+            next_check: next.check_at.filter(|check_at| *check_at > self.at),
             reason: next.reason.to_string(),
             message: next.message,
             unknown: object.spec.is_err() || object.status_error.is_some(),
