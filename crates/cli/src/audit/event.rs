@@ -74,10 +74,12 @@ impl Event {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it changes nothing, since it was only to be checked.
+    /// Whether it only says what it would change. The parameter means nothing in a read; and a deletion takes it from its body if it has
+    /// one, which is not in the log.
     pub(crate) fn is_dry_run(&self) -> bool {
         let query = self.request_uri.split_once('?').map_or("", |(_, query)| query);
-        query.split('&').any(|pair| pair.starts_with("dryRun="))
+        matches!(self.verb.as_str(), "create" | "update" | "patch")
+            && query.split('&').any(|pair| pair.starts_with("dryRun="))
     }
 }
 

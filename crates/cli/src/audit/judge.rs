@@ -113,7 +113,7 @@ impl Judge {
         self.counts.events += 1;
         let Some(object) = &event.object_ref else { return Judgment::Nothing };
         self.learn(event, object);
-        if !self.filter.covers(event, object) || event.is_dry_run() {
+        if !self.filter.covers(event, object) {
             return Judgment::Nothing;
         }
         let Some(verdict) = self.verdict(event, object) else { return Judgment::Nothing };
@@ -137,7 +137,11 @@ impl Judge {
 
     /// What was done, whoever did it; none if that is of no interest.
     fn verdict(&self, event: &Event, object: &ObjectRef) -> Option<Verdict> {
+        let is_dry_run = event.is_dry_run();
         let verdict = match (self.subject(object, &event.verb)?, event.is_edit()) {
+            (Subject::Object, true) if is_dry_run => return None,
+            // Its answer has the Secret with all that it holds.
+            (Subject::Credential, true) if is_dry_run => Verdict::CredentialRead,
             (Subject::Credential, true) => Verdict::CredentialEdited,
             (Subject::Credential, false) => Verdict::CredentialRead,
             (Subject::Object, true) => Verdict::Edited,

@@ -111,7 +111,7 @@ fn a_secret_that_the_issuer_has_written_holds_a_credential_from_then_on() {
 }
 
 #[test]
-fn a_watch_is_found_once_and_a_dry_run_not_at_all() {
+fn a_watch_is_found_once() {
     let mut judge = judge();
     let mut watch = event("alice", "watch", "/secrets", ("team", ""), 200);
     for (stage, found) in [
@@ -124,9 +124,28 @@ fn a_watch_is_found_once_and_a_dry_run_not_at_all() {
         stage.clone_into(&mut watch.stage);
         assert_eq!(verdict(&mut judge, &watch).is_some(), found, "{stage}");
     }
-    let mut dry = event("alice", "delete", "/secrets", ("team", "ci-kubeconfig"), 200);
-    "/api/v1/namespaces/team/secrets/ci-kubeconfig?dryRun=All".clone_into(&mut dry.request_uri);
-    assert_eq!(verdict(&mut judge, &dry), None);
+}
+
+#[test]
+fn a_dry_run_hides_no_read_and_no_deletion() {
+    use Verdict::{CredentialEdited, CredentialRead, Edited, TokenIssued};
+    let credential = ("team", "ci-kubeconfig");
+    for (verb, of, object, expected) in [
+        ("patch", "coppice.dev/clusteraccesses", ("team", "ci"), None),
+        // Its answer has the Secret.
+        ("patch", "/secrets", credential, Some(CredentialRead)),
+        // Reads have no such parameter.
+        ("get", "/secrets", credential, Some(CredentialRead)),
+        ("list", "/secrets", ("team", ""), Some(CredentialRead)),
+        // With a body the parameter does not count.
+        ("delete", "/secrets", credential, Some(CredentialEdited)),
+        ("delete", "coppice.dev/clusteraccesses", ("team", "ci"), Some(Edited)),
+        ("create", "/serviceaccounts/token", ("coppice-access-system", "coppice-access"), Some(TokenIssued)),
+    ] {
+        let mut dry = event("alice", verb, of, object, 200);
+        "/somewhere?fieldManager=a&dryRun=All".clone_into(&mut dry.request_uri);
+        assert_eq!(verdict(&mut judge(), &dry), expected, "{verb} {of}");
+    }
 }
 
 #[test]

@@ -29,7 +29,8 @@ use crate::{Exit, Io, files, live, with_progress};
 /// Reads audit logs of an API server with the policy of `coppice audit policy`, or of any other that logs as much: one event in a line. Which
 /// Secrets hold credentials is read from the ClusterAccesses and ClusterProviders of the cluster or of files; those that
 /// Coppice writes within the log are known besides, and all in its own namespaces. Requests by Coppice itself and by Kubernetes
-/// (controllers, kubelets that mount Secrets) are counted and not listed. Only one line of a log is in memory at a time.
+/// (controllers, kubelets that mount Secrets) are counted and not listed. Only one line of a log is in memory at a time. With -n what was
+/// requested in other namespaces is left out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice audit check /var/log/kubernetes/audit.log
@@ -40,7 +41,8 @@ use crate::{Exit, Io, files, live, with_progress};
 
 Verdicts: Edited, an object of Coppice: of its kinds, or one of its installation; CredentialEdited, CredentialRead, a Secret with a
 credential, alone or with all others of its namespace; TokenIssued, a token of an account of Coppice; PodEntered, a pod of
-Coppice; Refused, one of these that the API server refused. A read that found nothing, a conflict and a dry run are none.
+Coppice; Refused, one of these that the API server refused. A read that found nothing, a conflict and a dry
+run are none; but a dry run that changes a Secret has it in its answer, and is a read, and a deletion counts whether or not it was dry, since its body says so.
 
 Exit codes: 0 nothing was found, 1 error, 2 usage, 3 something was found, or there are lines that are no events.")]
 pub(super) struct CheckArgs {
