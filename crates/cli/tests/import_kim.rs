@@ -236,7 +236,7 @@ fn a_runtime_becomes_a_managed_cluster_with_what_its_shoot_has() {
         (one, "the ClusterRoleBindings of 2 administrators stay"),
         (one, "suspend-patch-reconciliation keeps its Shoot from being changed there"),
         ("kcp-system/22222222-bbbb", "its Shoot c-22 is not in the dump"),
-        ("ManagedClusters", "this version makes and changes no Shoot"),
+        ("ManagedClusters", "a Shoot is made where there is none of its name"),
     ] {
         warns(&ran, about, says);
     }

@@ -36,7 +36,7 @@ enum Question {
 
 /// Show what would be changed of a cluster for it to be as its ManagedCluster says
 ///
-/// Compares the fields that its spec decides with those that the Cluster has, and changes nothing. Fields that only others write are
+/// Compares the fields that its spec decides with those that its Cluster of Cluster API has, and changes nothing; Shoots of Gardener are not read. Fields that only others write are
 /// not shown. It is what coppice-access writes when it writes next, which is when the spec changes: what others have changed is shown
 /// here, too, and is not changed back before that.
 #[derive(Debug, Args)]
@@ -61,7 +61,8 @@ pub(crate) struct ClusterPlanArgs {
 
 /// Show what others have changed of a cluster
 ///
-/// Compares the fields that were last written for a ManagedCluster with those that the Cluster has now.
+/// Compares the fields that were last written for a ManagedCluster with those that its Cluster of Cluster API has now. Shoots of Gardener are
+/// not read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice cluster drift shop -n team
@@ -152,7 +153,7 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
     let uid = metadata.uid.unwrap_or_default();
     if Shape::of(&spec) == Shape::Shoot {
         bail!(
-            "ManagedCluster {namespace}/{name} asks for a Shoot of Gardener, which this version does not read"
+            "ManagedCluster {namespace}/{name} is made as a Shoot of Gardener, and this command reads Clusters of Cluster API alone"
         );
     }
     let live = live(client, namespace, name, &uid).await?;

@@ -77,8 +77,8 @@ fn runtimes(dump: &Dump, options: &Options, remarks: &mut Remarks) {
     }
     if options.managed_clusters {
         remarks.differs(
-            "ManagedClusters: this version makes and changes no Shoot, and they say so (Failed). A later one makes a Shoot where there is none of its name in the \
-             project of its ClusterProvider, and leaves alone one that it has not made: compare each with its Shoot before you apply it. Delete no Runtime while \
+            "ManagedClusters: a Shoot is made where there is none of its name in the project of its ClusterProvider, and one that is there is left alone \
+             (ClusterNotOurs) until you hand it over: compare each with its Shoot before you apply it (docs/from-kim.md). Delete no Runtime while \
              Infrastructure Manager runs, since it deletes the Shoot with it",
         );
     } else {
