@@ -58,16 +58,21 @@ fn a_plan_has_the_fields_that_would_be_changed_alone() {
 }
 
 #[test]
-fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_nothing() {
+fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_what_a_hand_over_changes() {
     let (ran, _) = against("coppice cluster plan shop -n team -o json", vec![(MANAGED, 200, managed())]);
     let found: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let class = json!({"field": "spec.topology.classRef.name", "from": null, "to": "small"});
     assert!(found.contains(&class), "{ran:?}");
     let mut theirs = cluster();
     theirs["metadata"]["labels"] = json!({});
-    let (ran, _) =
-        against("coppice cluster plan shop -n team", vec![(MANAGED, 200, managed()), (CLUSTER, 200, theirs)]);
-    assert!(ran.code == 1 && ran.err.contains("was not made for this ManagedCluster"), "{ran:?}");
+    theirs["metadata"]["annotations"] = json!({});
+    let script = || vec![(MANAGED, 200, managed()), (CLUSTER, 200, theirs.clone())];
+    let (ran, _) = against("coppice cluster plan shop -n team -o name", script());
+    assert!(ran.code == 0 && ran.err.contains("was not made for this ManagedCluster"), "{ran:?}");
+    assert!(ran.out.contains("metadata.labels.coppice.dev/managed-cluster\n"), "{ran:?}");
+    assert!(ran.out.contains("spec.topology.version\n") && !ran.out.contains("spec.paused"), "{ran:?}");
+    let (ran, _) = against("coppice cluster drift shop -n team", script());
+    assert!(ran.code == 1 && ran.err.contains("nothing was made"), "{ran:?}");
 }
 
 #[test]

@@ -36,9 +36,10 @@ enum Question {
 
 /// Show what would be changed of a cluster for it to be as its ManagedCluster says
 ///
-/// Compares the fields that its spec decides with those that its Cluster of Cluster API has, and changes nothing; Shoots of Gardener are not read. Fields that only others write are
-/// not shown. It is what coppice-access writes when it writes next, which is when the spec changes: what others have changed is shown
-/// here, too, and is not changed back before that.
+/// Compares the fields that its spec decides with those that its Cluster of Cluster API has, and changes nothing; Shoots of Gardener are not
+/// read. Fields that only others write are not shown. It is what coppice-access writes when it writes next, which is when the spec changes:
+/// what others have changed is shown here, too, and is not changed back before that. Of a Cluster that others have made it shows what a
+/// hand-over would change.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice cluster plan shop -n team
@@ -94,16 +95,15 @@ pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mu
 
 async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
     let given = args.file.as_ref().map(|file| spec_of(file, &args.name, io)).transpose()?;
-    let observed = read(connection, &args.name, given).await?;
-    let live = match &observed.live {
-        LiveFact::Made(live) => live.clone(),
-        LiveFact::Foreign => bail!(
-            "there is a Cluster {} that was not made for this ManagedCluster: delete that, or write a ManagedCluster of another name",
+    let Observed { managed, live, is_ours } = read(connection, &args.name, given).await?;
+    if !live.is_null() && !is_ours {
+        io.print_note(&format!(
+            "note: there is a Cluster {} that was not made for this ManagedCluster, and is left as it is until it is handed over by the label \
+             {LABEL_MANAGED_CLUSTER} with the uid of the ManagedCluster; this is what would be changed then",
             args.name
-        ),
-        _ => Value::Null,
-    };
-    let desired = desired_of(&observed, &live).map_err(|failure| anyhow!(failure.message))?;
+        ))?;
+    }
+    let desired = desired_of(&managed, &live).map_err(|failure| anyhow!(failure.message))?;
     let found = changes(&live, &merged(&live, &desired));
     let nothing = "nothing would be changed: the cluster is as its spec says";
     show(&found, ["FIELD", "LIVE", "DESIRED"], nothing, args.output, io)?;
@@ -111,15 +111,15 @@ async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) 
 }
 
 async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let observed = read(connection, &args.name, None).await?;
-    let LiveFact::Made(live) = &observed.live else {
+    let Observed { managed, live, is_ours } = read(connection, &args.name, None).await?;
+    if !is_ours {
         bail!(
             "nothing was made for ManagedCluster {}/{} yet, or it is gone",
-            observed.namespace,
-            observed.name
+            managed.namespace,
+            managed.name
         );
-    };
-    let found = drift(live, &last_applied(live));
+    }
+    let found = drift(&live, &last_applied(&live));
     let nothing = "nothing was changed by others of what was written";
     show(&found, ["FIELD", "WRITTEN", "LIVE"], nothing, args.output, io)?;
     Ok(if found.is_empty() { Exit::Ok } else { Exit::Attention })
@@ -137,8 +137,17 @@ fn spec_of(file: &Path, name: &str, io: &mut Io<'_>) -> Result<ManagedClusterSpe
     Ok(serde_json::from_value(object["spec"].clone())?)
 }
 
-/// The ManagedCluster, with this spec if one is given, and the object that was made for it.
-async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterSpec>) -> Result<Managed> {
+/// A ManagedCluster, and the Cluster of its name.
+struct Observed {
+    managed: Managed,
+    /// Null if there is none.
+    live: Value,
+    /// Whether it was made for the ManagedCluster, or handed over to it.
+    is_ours: bool,
+}
+
+/// The ManagedCluster, with this spec if one is given, and the Cluster of its name.
+async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterSpec>) -> Result<Observed> {
     let Connection { client, namespace } = connection;
     let what = format!("ManagedCluster {namespace}/{name} cannot be read");
     let api = Api::<ManagedCluster>::namespaced(client.clone(), namespace);
@@ -156,8 +165,9 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
             "ManagedCluster {namespace}/{name} is made as a Shoot of Gardener, and this command reads Clusters of Cluster API alone"
         );
     }
-    let live = live(client, namespace, name, &uid).await?;
-    Ok(Managed {
+    let live = live(client, namespace, name).await?;
+    let is_ours = !uid.is_empty() && live["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid;
+    let managed = Managed {
         namespace: namespace.clone(),
         name: name.to_owned(),
         uid,
@@ -167,21 +177,19 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
         object_namespace: namespace.clone(),
         spec,
         status,
-        live,
-    })
+        // It decides what is done next, which is not asked here.
+        live: LiveFact::Unread,
+    };
+    Ok(Observed { managed, live, is_ours })
 }
 
-async fn live(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<LiveFact> {
+async fn live(client: &Client, namespace: &str, name: &str) -> Result<Value> {
     let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
     let resource = ApiResource::from_gvk_with_plural(&kind, "clusters");
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let what = format!("Cluster {namespace}/{name} cannot be read");
-    let Some(found) = api.get_opt(name).await.map_err(|error| failed(&what, &error))? else {
-        return Ok(LiveFact::Absent);
-    };
-    let found = serde_json::to_value(found)?;
-    let is_ours = found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid;
-    Ok(if is_ours { LiveFact::Made(found) } else { LiveFact::Foreign })
+    let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
+    Ok(found.map(serde_json::to_value).transpose()?.unwrap_or_default())
 }
 
 fn show(

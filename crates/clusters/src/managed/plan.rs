@@ -349,8 +349,8 @@ fn not_ours(observed: &Managed) -> Failure {
     Failure::waiting(
         Reason::ClusterNotOurs,
         format!(
-            "there is a {kind} {name} that was not made for this ManagedCluster: delete that, write a ManagedCluster of another name, or hand that over by \
-             the label {LABEL_MANAGED_CLUSTER}={}",
+            "there is a {kind} {name} that was not made for this ManagedCluster: write a ManagedCluster of another name, or hand that over by the label \
+             {LABEL_MANAGED_CLUSTER}={}",
             observed.uid
         ),
     )
