@@ -101,7 +101,8 @@ fn set_timeout(config: &mut Config, args: &ConnectionArgs) {
     config.reset_reader_on_write = true;
 }
 
-/// A client by a kubeconfig that was read from a cluster, which must not run a program here. No error has anything of it.
+/// A client by a kubeconfig that was read from a cluster, which must neither run a program here nor send a file of this machine anywhere.
+/// No error has anything of it.
 pub(crate) async fn by_kubeconfig(kubeconfig: &[u8], args: &ConnectionArgs) -> Result<Client> {
     let text = std::str::from_utf8(kubeconfig).context("the kubeconfig is no text")?;
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| anyhow!("the kubeconfig cannot be read"))?;
@@ -111,12 +112,26 @@ pub(crate) async fn by_kubeconfig(kubeconfig: &[u8], args: &ConnectionArgs) -> R
             "the kubeconfig would run a program, which no kubeconfig of Coppice does: somebody has edited it"
         );
     }
+    if names_files(&kubeconfig) {
+        bail!(
+            "the kubeconfig names files of this machine, which no kubeconfig of Coppice does: somebody has edited it"
+        );
+    }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.map_err(|_| anyhow!("the kubeconfig cannot be used"))?;
     config.default_retry = false;
     set_timeout(&mut config, args);
     let url = config.cluster_url.clone();
     Client::try_from(config).with_context(|| format!("no client can be made for {url}"))
+}
+
+/// Whether something of it is in files, such as a token that its server would get.
+fn names_files(kubeconfig: &Kubeconfig) -> bool {
+    let mut users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    let mut clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
+    users.any(|user| {
+        [&user.token_file, &user.client_certificate, &user.client_key].iter().any(|file| file.is_some())
+    }) || clusters.any(|cluster| cluster.certificate_authority.is_some())
 }
 
 /// The DER of every certificate in a PEM file.

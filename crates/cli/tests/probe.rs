@@ -106,13 +106,20 @@ fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
 }
 
 #[test]
-fn a_kubeconfig_that_would_run_a_program_is_not_used() {
-    let kubeconfig = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
-         clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: a, user: {exec: {apiVersion: \
-         client.authentication.k8s.io/v1, command: 'false'}}}]}";
-    let edited = script(&ready(), vec![(SECRET, 200, secret(kubeconfig))]);
-    let (ran, _) = against("coppice probe --provider shop", edited);
-    assert!(ran.code == 3 && ran.out.contains("would run a program"), "{}", ran.out);
+fn a_kubeconfig_that_would_run_a_program_or_send_a_file_is_not_used() {
+    for (user, says) in [
+        ("exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false'}", "would run a program"),
+        ("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token", "names files of this machine"),
+        ("client-certificate-data: '', client-key: /etc/key.pem", "names files of this machine"),
+    ] {
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
+             clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}], users: [{{name: a, user: {{{user}}}}}]}}"
+        );
+        let edited = script(&ready(), vec![(SECRET, 200, secret(&kubeconfig))]);
+        let (ran, _) = against("coppice probe --provider shop", edited);
+        assert!(ran.code == 3 && ran.out.contains(says), "{}", ran.out);
+    }
 }
 
 #[test]
