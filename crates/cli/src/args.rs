@@ -136,6 +136,10 @@ pub(crate) enum ArgumentError {
     Transfer,
     #[error("write PROVIDER/SHOOT: a ClusterProvider and the Shoot in its project")]
     Shoot,
+    #[error("write an object's name: lower-case letters, digits, '-' and '.'")]
+    Object,
+    #[error("write SECRET or SECRET/KEY")]
+    SecretKey,
     #[error(
         "write PARENT/NAME of a Subnamespace: two names of namespaces, in lower-case letters, digits and '-', at most 63 each"
     )]
@@ -291,6 +295,11 @@ impl NamespaceOrManager {
 /// Reads the name of a namespace.
 pub(crate) fn namespace_name(text: &str) -> Result<String, ArgumentError> {
     if validate::is_dns_label(text) { Ok(text.to_owned()) } else { Err(ArgumentError::Namespace) }
+}
+
+/// Reads the name of an object of most kinds.
+pub(crate) fn object_name(text: &str) -> Result<String, ArgumentError> {
+    if validate::is_dns_subdomain(text) { Ok(text.to_owned()) } else { Err(ArgumentError::Object) }
 }
 
 /// Reads a length of time that is not zero.

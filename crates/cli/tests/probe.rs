@@ -123,11 +123,15 @@ fn a_kubeconfig_that_would_run_a_program_or_send_a_file_is_not_used() {
 }
 
 #[test]
-fn exactly_one_cluster_is_named() {
+fn exactly_one_cluster_is_named_by_names_of_objects() {
     for line in [
         "coppice probe",
         "coppice probe --provider a --cluster-api b",
         "coppice probe --provider a --timeout 0s",
+        "coppice probe --provider a/b",
+        "coppice probe --provider a --name A_B",
+        "coppice probe --kubeconfig-secret target/",
+        "coppice probe --kubeconfig-secret /config",
     ] {
         assert_eq!(run(line, "").code, 2, "{line}");
     }

@@ -10,7 +10,7 @@ use coppice_quantity::Duration;
 use tokio::time::Instant;
 
 use self::requests::Probe;
-use crate::args::{ArgumentError, ConnectionArgs, namespace_name, positive_duration};
+use crate::args::{ArgumentError, ConnectionArgs, namespace_name, object_name, positive_duration};
 use crate::connect::connect;
 use crate::print::{self, Cell, ERROR, HEADING, OK, Table};
 use crate::probe::{ProbeReport, Step, spec};
@@ -25,8 +25,9 @@ use crate::{Exit, Io, with_progress};
 /// rights that it needs. In the target it asks for one ConfigMap, which need not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  coppice probe -n coppice-probe --provider shop            with a ClusterProvider, so that the probe reads no kubeconfig of an administrator
+  coppice probe -n coppice-probe --provider shop-probe      with a ClusterProvider: the probe reads no kubeconfig of an administrator
   coppice probe -n team --kubeconfig-secret target/config   with the kubeconfig in key config of the Secret target
+  coppice probe -n team --gardener gardener/shop            a Shoot, by the ClusterProvider gardener
   coppice probe -n team --cluster-api shop -o json
 
 Steps: sweep, create, issue, use, rotate, replaced (the first credential is not valid any more), delete, revoked (nor is the second).
@@ -37,7 +38,7 @@ pub(crate) struct ProbeArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// The name of the ClusterAccess and of its Secret
-    #[arg(long, value_name = "NAME", default_value = "coppice-probe")]
+    #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "coppice-probe")]
     name: String,
     /// The namespace of the target that it asks for a ConfigMap in; it has to exist
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace_name, default_value = "default")]
@@ -61,32 +62,38 @@ pub(crate) struct ProbeArgs {
 #[group(required = true, multiple = false)]
 struct ClusterArgs {
     /// A Secret with a kubeconfig for the target, and the key in it [default: kubeconfig]
-    #[arg(long, value_name = "SECRET[/KEY]")]
-    kubeconfig_secret: Option<String>,
+    #[arg(long, value_name = "SECRET[/KEY]", value_parser = secret_key)]
+    kubeconfig_secret: Option<SecretKey>,
     /// A Cluster of Cluster API
-    #[arg(long, value_name = "CLUSTER")]
+    #[arg(long, value_name = "CLUSTER", value_parser = object_name)]
     cluster_api: Option<String>,
     /// A Shoot of Gardener, by the ClusterProvider of its project
     #[arg(long, value_name = "PROVIDER/SHOOT", value_parser = shoot)]
     gardener: Option<GardenerShoot>,
     /// A ClusterProvider
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", value_parser = object_name)]
     provider: Option<String>,
 }
 
 impl ClusterArgs {
     fn source(&self) -> ClusterSource {
-        let secret = self.kubeconfig_secret.as_deref().map(|text| {
-            let (name, key) = text.split_once('/').unwrap_or((text, "kubeconfig"));
-            SecretKey { name: name.to_owned(), key: key.to_owned() }
-        });
         ClusterSource {
-            kubeconfig_secret: secret,
+            kubeconfig_secret: self.kubeconfig_secret.clone(),
             cluster_api: self.cluster_api.clone().map(|name| CapiCluster { name }),
             gardener: self.gardener.clone(),
             provider: self.provider.clone().map(|name| ProviderName { name }),
         }
     }
+}
+
+/// Reads `SECRET` or `SECRET/KEY`.
+fn secret_key(text: &str) -> Result<SecretKey, ArgumentError> {
+    let (name, key) = text.split_once('/').unwrap_or((text, "kubeconfig"));
+    let name = object_name(name).map_err(|_| ArgumentError::SecretKey)?;
+    if key.is_empty() || key.contains('/') {
+        return Err(ArgumentError::SecretKey);
+    }
+    Ok(SecretKey { name, key: key.to_owned() })
 }
 
 /// Reads `PROVIDER/SHOOT`.
