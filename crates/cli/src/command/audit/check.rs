@@ -34,15 +34,18 @@ use crate::{Exit, Io, files, live, with_progress};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice audit check /var/log/kubernetes/audit.log
-  zcat audit-*.log.gz | coppice audit check -            compressed logs
-  kubectl get clacc,clprov -A -o yaml > objects.yaml; coppice audit check audit.log --objects objects.yaml     without the cluster
+  zcat audit-*.log.gz | coppice audit check -                        compressed logs
+  kubectl get clacc,clprov -A -o yaml > objects.yaml
+  coppice audit check audit.log --objects objects.yaml               without the cluster
+  coppice audit check audit.log -n team                              requests in one namespace
   coppice audit check audit.log --allow 'system:serviceaccount:argocd:*' --since -24h
   coppice audit check audit.log --only CredentialRead,Refused -o json
 
-Verdicts: Edited, an object of Coppice: of its kinds, or one of its installation; CredentialEdited, CredentialRead, a Secret with a
-credential, alone or with all others of its namespace; TokenIssued, a token of an account of Coppice; PodEntered, a pod of
-Coppice; Refused, one of these that the API server refused. A read that found nothing, a conflict and a dry
-run are none; but a dry run that changes a Secret has it in its answer, and is a read, and a deletion counts whether or not it was dry, since its body says so.
+Verdicts: Edited, an object of Coppice: of its kinds, or one of its installation; CredentialEdited, CredentialRead, a Secret with a \
+credential, alone or with all others of its namespace; TokenIssued, a token of an account of Coppice; PodEntered, a pod of Coppice; \
+Refused, one of these that the API server refused.
+A read that found nothing, a conflict and a dry run are none. But a dry run that changes a Secret has it in its answer, and is a read; \
+and a deletion counts in any case, since the log does not have whether it was dry.
 
 Exit codes: 0 nothing was found, 1 error, 2 usage, 3 something was found, or there are lines that are no events.")]
 pub(super) struct CheckArgs {
