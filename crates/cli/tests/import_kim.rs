@@ -116,6 +116,11 @@ fn a_second_run_leaves_what_is_there_and_says_its_next_step() {
     warns(&second, "kcp-system/11111111-aaaa", hand_over);
     let begin = "kubectl patch clusteraccess 44444444-dddd -n kcp-system --type=merge -p '{\"spec\":{\"suspend\":false}}'";
     warns(&second, "kcp-system/44444444-dddd", begin);
+    warns(
+        &second,
+        "kcp-system/44444444-dddd",
+        "if there is no Secret kubeconfig-44444444-dddd, which the dump",
+    );
 
     // The Secret was handed over, and another one by mistake.
     let label = "      operator.kyma-project.io/cluster-name: ";

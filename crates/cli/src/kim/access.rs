@@ -268,10 +268,17 @@ fn next_step(existing: &Value, key: &Key, secret: &CurrentSecret<'_>, remarks: &
         (Some(_), None, None) => remarks.differs(format!(
             "ClusterAccess {namespace}/{name} has no uid: give it as kubectl get clusteraccess -A -o yaml prints it"
         )),
-        _ if spec["suspend"] == Value::Bool(true) => remarks.differs(format!(
-            "ClusterAccess {namespace}/{name} exists, and may begin: kubectl patch clusteraccess {name} -n {namespace} --type=merge -p \
-             '{{\"spec\":{{\"suspend\":false}}}}'"
-        )),
+        _ if spec["suspend"] == Value::Bool(true) => {
+            // A dump without its Secret does not say that it was handed over.
+            let unseen = match secret.facts {
+                Some(_) => String::new(),
+                None => format!(" if there is no Secret {}, which the dump does not have", secret.key.1),
+            };
+            remarks.differs(format!(
+                "ClusterAccess {namespace}/{name} exists, and may begin{unseen}: kubectl patch clusteraccess {name} -n {namespace} --type=merge -p \
+                 '{{\"spec\":{{\"suspend\":false}}}}'"
+            ));
+        }
         _ => remarks.note(format!("ClusterAccess {namespace}/{name} exists and is left as it is")),
     }
 }
