@@ -46,7 +46,7 @@ pub(crate) struct ProbeArgs {
     /// Who issues the credential
     #[arg(long, value_enum, default_value_t, ignore_case = true)]
     issuer: IssuerArg,
-    /// How long all of it may take
+    /// How long all of it may take: a minute or more, since an API server takes a token for ten seconds after it was revoked
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "5m")]
     timeout: Duration,
     /// How to print
