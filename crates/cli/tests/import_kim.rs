@@ -187,8 +187,10 @@ fn what_is_not_known_is_an_error_and_nothing_is_written() {
         let ran = import(text);
         assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains(says), "{}", ran.all());
     }
-    let usage = run("coppice import kim --rotate-at 95 -", "");
-    assert_eq!(usage.code, 2, "{}", usage.all());
+    for wrong in ["--rotate-at 95", "--provider A_B"] {
+        let usage = run(&format!("coppice import kim {wrong} -"), "");
+        assert_eq!(usage.code, 2, "{}", usage.all());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clap::Args;
 use coppice_quantity::Duration;
 
 use super::{InputArgs, print_remarks};
-use crate::args::positive_duration;
+use crate::args::{object_name, positive_duration};
 use crate::kim::{self, Options};
 use crate::{Exit, Io};
 
@@ -26,7 +26,7 @@ use crate::{Exit, Io};
 Exit codes: 0 everything is carried over, 3 something is left for you (see the warnings), 1 error (nothing is written), 2 usage.")]
 pub(super) struct KimArgs {
     /// The ClusterProvider that has, or will have, the kubeconfig of the Gardener project
-    #[arg(long, value_name = "NAME", default_value = "gardener")]
+    #[arg(long, value_name = "NAME", value_parser = object_name, default_value = "gardener")]
     provider: String,
     /// For how long credentials are asked for; there the flag kubeconfig-expiration-time says it [default: a day, as there]
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
