@@ -167,7 +167,11 @@ impl Step {
     /// Where to look when it fails.
     pub(crate) const fn advice(self) -> &'static str {
         match self {
-            Self::Sweep | Self::Delete => {
+            Self::Sweep => {
+                "look at the connection and the rights of the account that probes; what an earlier probe left stays while its target does not \
+                 answer, until spec.forgetAfter is over: look at its status and its Events"
+            }
+            Self::Delete => {
                 "while its target does not answer a ClusterAccess stays until spec.forgetAfter is over: look at its status and its Events"
             }
             Self::Create => {
