@@ -96,6 +96,9 @@ fn a_plan_of_a_file_is_made_before_it_is_applied() {
     assert!(plan(spec, Vec::new()).out.contains("spec.topology.version"), "it is not there yet");
     let bad = plan("provider: {clusterAPI: {class: small}}, version: v1.33.4", script());
     assert!(bad.code == 1 && bad.err.contains("such as 1.33.4"), "{bad:?}");
+    let elsewhere = format!("coppice cluster plan shop -n other -f {}", path.display());
+    let (ran, _) = against(&elsewhere, Vec::new());
+    assert!(ran.code == 1 && ran.err.contains("has no ManagedCluster other/shop"), "{ran:?}");
 }
 
 #[test]

@@ -94,7 +94,8 @@ pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mu
 }
 
 async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let given = args.file.as_ref().map(|file| spec_of(file, &args.name, io)).transpose()?;
+    let place = (&*connection.namespace, &*args.name);
+    let given = args.file.as_ref().map(|file| spec_of(file, place, io)).transpose()?;
     let Observed { managed, live, is_ours } = read(connection, &args.name, given).await?;
     if !live.is_null() && !is_ours {
         io.print_note(&format!(
@@ -125,12 +126,18 @@ async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'
     Ok(if found.is_empty() { Exit::Ok } else { Exit::Attention })
 }
 
-/// The spec that a file has for a ManagedCluster.
-fn spec_of(file: &Path, name: &str, io: &mut Io<'_>) -> Result<ManagedClusterSpec> {
+/// The spec that a file has for the ManagedCluster of this namespace and name. One that names no namespace is for that of the request.
+fn spec_of(file: &Path, (namespace, name): (&str, &str), io: &mut Io<'_>) -> Result<ManagedClusterSpec> {
     let documents = files::read(&[file.to_owned()], false, io.stdin)?;
-    let is_it = |object: &Value| object["kind"] == "ManagedCluster" && object["metadata"]["name"] == name;
+    let is_it = |object: &Value| {
+        let metadata = &object["metadata"];
+        let is_here = metadata["namespace"].is_null() || metadata["namespace"] == *namespace;
+        object["kind"] == "ManagedCluster" && metadata["name"] == *name && is_here
+    };
     let found = documents.iter().flat_map(Document::objects).find(|(_, object)| is_it(object));
-    let Some((place, object)) = found else { bail!("{} has no ManagedCluster {name}", file.display()) };
+    let Some((place, object)) = found else {
+        bail!("{} has no ManagedCluster {namespace}/{name}", file.display())
+    };
     if let Some(problem) = validate::check(&object).first() {
         bail!("{place}: {problem}");
     }
