@@ -1,14 +1,13 @@
 //! Where the object of a `ManagedCluster` is made: a `Cluster` in this cluster, a `Shoot` in the garden of its `ClusterProvider`.
 
 use coppice_api::Reason;
-use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters::managed::{Failure, LiveFact, Managed, Shape, project, shoot};
 use coppice_clusters_api::FailureClass;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
-use coppice_runtime::write::{self, ApplyError, Revision, WriteError};
+use coppice_runtime::write::{self, Revision, WriteError};
 use serde_json::{Value, json};
 
 use super::ManagedClusterController;
@@ -88,15 +87,13 @@ fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
 impl Site {
     /// Looks at the object.
     pub(super) async fn look(&self, observed: &Managed) -> Result<LiveFact, kube::Error> {
-        let Managed { name, uid, .. } = observed;
+        let name = &observed.name;
         let path = match self.shape {
             Shape::Topology => read::path::<CapiClusters>(&self.namespace),
             Shape::Shoot => read::path::<Shoots>(&self.namespace),
         };
         match self.clients.reads.request::<Value>(read::request(&format!("{path}/{name}"))?).await {
-            Ok(found) if found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid => {
-                Ok(LiveFact::Made(found))
-            }
+            Ok(found) if is_of(&found, observed) => Ok(LiveFact::Made(found)),
             Ok(_) => Ok(LiveFact::Foreign),
             // Of a kind that is not served the API server names no object.
             Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -128,12 +125,23 @@ impl Site {
         object: &Value,
     ) -> Result<Value, WriteError> {
         let (clients, namespace) = (&self.clients, self.namespace.as_str());
-        match self.shape {
+        let created = match self.shape {
             Shape::Topology => write::create_object::<CapiClusters>(clients, permit, namespace, object).await,
             Shape::Shoot => {
                 self.keep_authentication(permit, observed).await?;
                 write::create_object::<Shoots>(clients, permit, namespace, object).await
             }
+        };
+        created.map_err(|error| self.nowhere(error))
+    }
+
+    /// What cannot be created anywhere is not tried again at once.
+    fn nowhere(&self, error: WriteError) -> WriteError {
+        match error {
+            WriteError::Gone => {
+                WriteError::Refused(format!("there is no namespace {}, or no such kind", self.namespace))
+            }
+            error => error,
         }
     }
 
@@ -171,23 +179,33 @@ impl Site {
         }
     }
 
-    /// Writes the configuration by which the API server of a Shoot knows users: before the Shoot that names it.
+    /// Writes the configuration by which the API server of a Shoot knows users: before the Shoot that names it. One that was made for another
+    /// ManagedCluster, or by somebody else, stays as it is: who writes it decides who administers a Shoot.
     async fn keep_authentication(&self, permit: &Permit, observed: &Managed) -> Result<(), WriteError> {
         let Some(configuration) = shoot::authentication(&observed.spec) else { return Ok(()) };
-        let name = shoot::authentication_name(&observed.name);
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": self.namespace, "labels": {LABEL_MANAGED_CLUSTER: observed.uid}},
-            "data": {"config.yaml": configuration.to_string()},
-        });
-        let applied =
-            write::apply::<ConfigMaps>(&self.clients, permit, &self.namespace, &name, &object).await;
-        applied.map_err(|error| match error {
-            ApplyError::ManagedByOthers(message) => WriteError::Refused(format!(
-                "{message}: the ConfigMap {name} has fields of {FIELD_MANAGER} and of others; delete it"
-            )),
-            ApplyError::Write(error) => error,
-        })
+        let (clients, name) = (&self.clients, shoot::authentication_name(&observed.name));
+        let data = json!({"config.yaml": configuration.to_string()});
+        let Some(found) = read::get::<ConfigMaps>(&clients.reads, &self.namespace, &name).await? else {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": self.namespace, "labels": {LABEL_MANAGED_CLUSTER: observed.uid}},
+                "data": data,
+            });
+            let created = write::create_object::<ConfigMaps>(clients, permit, &self.namespace, &object).await;
+            return created.map(drop).map_err(|error| self.nowhere(error));
+        };
+        if !is_of(&found, observed) {
+            return Err(WriteError::Refused(format!(
+                "the ConfigMap {name} was not made for this ManagedCluster: delete that, or hand it over by the label {LABEL_MANAGED_CLUSTER}={}",
+                observed.uid
+            )));
+        }
+        if found["data"]["config.yaml"] == data["config.yaml"] {
+            return Ok(());
+        }
+        let Some(revision) = revision_of(&found) else { return Err(WriteError::Conflict) };
+        let place = (self.namespace.as_str(), name.as_str());
+        write::merge::<ConfigMaps>(clients, permit, place, revision, json!({"data": data})).await.map(drop)
     }
 
     /// Deletes that configuration, once its Shoot is gone.
@@ -205,7 +223,7 @@ impl Site {
             Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
             found => found?,
         };
-        let ours = found.filter(|found| found["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *observed.uid);
+        let ours = found.filter(|found| is_of(found, observed));
         let Some(revision) = ours.as_ref().and_then(revision_of) else { return Ok(()) };
         let place = (self.namespace.as_str(), name.as_str());
         match write::delete_object::<ConfigMaps>(&self.clients, permit, place, revision).await {
@@ -213,6 +231,11 @@ impl Site {
             deleted => deleted,
         }
     }
+}
+
+/// Whether an object was made for this `ManagedCluster`, or handed over to it.
+fn is_of(object: &Value, observed: &Managed) -> bool {
+    object["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *observed.uid
 }
 
 /// An object as it was read.

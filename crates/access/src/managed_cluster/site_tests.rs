@@ -8,12 +8,14 @@ use http::Method;
 
 use super::*;
 
-/// A project of a garden, which answers like this to who looks at a Shoot, and has the `ConfigMap` of this label.
+/// A project of a garden, which answers like this to who looks at a Shoot, and has the `ConfigMap` of this label; without one none.
 fn site(look: Answer, uid: &str) -> (Site, Arc<Mutex<Vec<Sent>>>) {
     let metadata =
         json!({"name": "c", "uid": "c", "resourceVersion": "3", "labels": {LABEL_MANAGED_CLUSTER: uid}});
+    let is_without = uid.is_empty();
     let (clients, sent) = scripted(move |method, path, _| match *method {
         Method::GET if path.ends_with("/shoots/shop") => look.clone(),
+        Method::GET if is_without => Answer::Refused(404),
         Method::GET => Answer::Object(200, json!({"metadata": metadata})),
         _ => Answer::Object(201, json!({"metadata": {"name": "shop", "uid": "s", "resourceVersion": "1"}})),
     });
@@ -56,10 +58,16 @@ const CONFIGURATION: &str = "/api/v1/namespaces/garden-of-dev/configmaps/structu
 #[tokio::test(start_paused = true)]
 async fn the_configuration_of_a_shoot_is_there_before_it_and_gone_after_it() {
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let shoots = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-of-dev/shoots";
+    let (without, sent) = site(Answer::Refused(404), "");
+    without.create(&permit, &observed(), &json!({"metadata": {"name": "shop"}})).await.unwrap();
+    let configurations = "/api/v1/namespaces/garden-of-dev/configmaps";
+    assert_eq!(requests(&sent), [request("POST", configurations), request("POST", shoots)]);
+    assert_eq!(sent.lock().unwrap()[1].body["metadata"]["labels"][LABEL_MANAGED_CLUSTER], "u");
     let (site, sent) = site(Answer::Refused(404), "u");
     site.create(&permit, &observed(), &json!({"metadata": {"name": "shop"}})).await.unwrap();
-    let shoots = "/apis/core.gardener.cloud/v1beta1/namespaces/garden-of-dev/shoots";
     assert_eq!(requests(&sent), [request("PATCH", CONFIGURATION), request("POST", shoots)]);
+    assert_eq!(sent.lock().unwrap()[1].body["metadata"]["resourceVersion"], "3");
     sent.lock().unwrap().clear();
     site.remove_authentication(&permit, &observed()).await.unwrap();
     assert_eq!(requests(&sent), [request("DELETE", CONFIGURATION)]);
@@ -69,6 +77,13 @@ async fn the_configuration_of_a_shoot_is_there_before_it_and_gone_after_it() {
 async fn a_configuration_of_somebody_else_stays() {
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
     let (site, sent) = site(Answer::Refused(404), "theirs");
+    let refused = site.create(&permit, &observed(), &json!({"metadata": {"name": "shop"}})).await;
+    assert!(
+        matches!(refused, Err(WriteError::Refused(ref why)) if why.contains("structured-auth-config-shop"))
+    );
+    let live = json!({"metadata": {"uid": "s", "resourceVersion": "1"}});
+    let revision = revision_of(&live).unwrap();
+    site.change(&permit, &observed(), revision, json!({})).await.unwrap_err();
     site.remove_authentication(&permit, &observed()).await.unwrap();
     assert!(requests(&sent).is_empty());
 }
