@@ -1,7 +1,7 @@
 //! Where the object of a `ManagedCluster` is made: a `Cluster` in this cluster, a `Shoot` in the garden of its `ClusterProvider`.
 
 use coppice_api::Reason;
-use coppice_clusters::managed::{Failure, LiveFact, Managed, Shape, project, shoot};
+use coppice_clusters::managed::{Failure, LiveFact, Managed, Shape, made_elsewhere, project, shoot};
 use coppice_clusters_api::FailureClass;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_runtime::client::Clients;
@@ -87,6 +87,10 @@ fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
 impl Site {
     /// Looks at the object.
     pub(super) async fn look(&self, observed: &Managed) -> Result<LiveFact, kube::Error> {
+        // Elsewhere there is none of its name, or another one: it is not gone.
+        if let Some(failure) = made_elsewhere(&observed.status, &self.namespace) {
+            return Ok(LiveFact::Refused(failure));
+        }
         let name = &observed.name;
         let path = match self.shape {
             Shape::Topology => read::path::<CapiClusters>(&self.namespace),

@@ -111,3 +111,17 @@ async fn a_shoot_is_gone_where_its_kind_is_served_and_it_is_not_there() {
     let (foreign, _) = site(Answer::Object(200, theirs), "u");
     assert_eq!(foreign.look(&observed()).await.unwrap(), LiveFact::Foreign);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shoot_is_not_gone_because_its_provider_has_another_project() {
+    let (site, sent) = site(Answer::Refused(404), "u");
+    let made =
+        json!({"cluster": {"kind": "Shoot", "namespace": "garden-of-prod", "name": "shop", "uid": "s"}});
+    let observed = Managed { status: serde_json::from_value(made).unwrap(), ..observed() };
+    let found = site.look(&observed).await.unwrap();
+    assert!(
+        matches!(found, LiveFact::Refused(ref failure) if failure.message.contains("was made in the namespace garden-of-prod")),
+        "{found:?}"
+    );
+    assert!(sent.lock().unwrap().is_empty(), "nobody is asked about another one of its name");
+}

@@ -22,7 +22,7 @@ use coppice_clusters_api::{FailureClass, ManagedClusterSpec, WorkerPool, ZoneAdd
 use serde_json::{Map, Value, json};
 
 pub use live::Outcome;
-pub use permission::project;
+pub use permission::{made_elsewhere, project};
 pub use plan::{LiveFact, Managed, ManagedStep, plan};
 pub use status::failed;
 

@@ -1,7 +1,7 @@
 //! Who may have Shoots made by a `ClusterProvider`.
 
 use coppice_api::Reason;
-use coppice_clusters_api::ClusterProviderSpec;
+use coppice_clusters_api::{ClusterProviderSpec, MadeCluster, ManagedClusterStatus};
 
 use super::Failure;
 
@@ -36,6 +36,19 @@ pub fn project<'a>(
         ));
     }
     Ok(project)
+}
+
+/// Why what is in this namespace says nothing about the object that was made; none if that was made there, or nothing was made.
+pub fn made_elsewhere(status: &ManagedClusterStatus, namespace: &str) -> Option<Failure> {
+    let made = status.cluster.as_ref().filter(|made| made.namespace != namespace)?;
+    let MadeCluster { kind, name, namespace: before, .. } = made;
+    Some(Failure::waiting(
+        Reason::TargetChanged,
+        format!(
+            "the {kind} {name} was made in the namespace {before}, and the ClusterProvider has the project of the namespace {namespace} by now: ask the platform \
+             to write the project before, and the kubeconfig of its garden, into the ClusterProvider again"
+        ),
+    ))
 }
 
 #[cfg(test)]

@@ -264,7 +264,7 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     let live = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
         // Nothing was made, nor is a creation under way whose answer got lost.
-        LiveFact::Refused(_) if observed.status.hash.is_none() => return ManagedStep::RemoveFinalizer,
+        LiveFact::Refused(_) if has_made_nothing(observed) => return ManagedStep::RemoveFinalizer,
         LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
         LiveFact::Made(live) => live,
@@ -292,6 +292,11 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let message = format!("The cluster is being deleted: {}.", short(message));
     save_or_look(observed, under_way(observed, ClusterState::Deleting, &message, now), LOOK_SOON, now)
+}
+
+/// Whether nothing was made or handed over, nor written to be made.
+fn has_made_nothing(observed: &Managed) -> bool {
+    observed.status.hash.is_none() && observed.status.cluster.is_none()
 }
 
 /// Whether a deletion has lasted for as long as the spec says.

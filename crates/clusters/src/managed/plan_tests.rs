@@ -341,6 +341,28 @@ fn while_its_garden_is_away_nothing_that_was_made_is_forgotten() {
     let mut nothing = managed(on_gardener());
     (nothing.deleting, nothing.live) = (true, LiveFact::Refused(failure));
     assert_eq!(plan(&nothing, at_second(100)), ManagedStep::RemoveFinalizer);
+    // It was handed over, and nothing was written into it yet.
+    nothing.status.cluster = observed.status.cluster;
+    assert!(matches!(plan(&nothing, at_second(100)), ManagedStep::SaveStatus(_)));
+}
+
+#[test]
+fn what_was_waited_for_before_a_deletion_forces_nothing() {
+    let mut observed = ready_cluster(on_gardener());
+    // A change has failed for longer than forceAfter, and the garden does not answer when the deletion begins.
+    observed.status.state = Some(ClusterState::Failed);
+    observed.status.waiting_since = Some(at_second(100));
+    (observed.deleting, observed.generation) = (true, 2);
+    let live_before = observed.live.clone();
+    observed.live = LiveFact::Refused(Failure::transient(Reason::TargetUnreachable, "the garden is away"));
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(100_000)) else { panic!() };
+    (observed.status, observed.live) = (*status, live_before);
+    let shoot = live(&mut observed);
+    shoot["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    shoot["status"]["lastErrors"] = json!([{"codes": ["ERR_INFRA_DEPENDENCIES"]}]);
+    settle(&mut observed, at_second(100_100));
+    assert_eq!(observed.status.forced, None);
+    assert_eq!(observed.status.waiting_since, Some(at_second(100_100)));
 }
 
 #[test]

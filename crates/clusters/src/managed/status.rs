@@ -119,6 +119,10 @@ pub fn failed(observed: &Managed, failure: &Failure, now: Timestamp) -> ManagedC
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
     let message: String = message.chars().take(MAX_MESSAGE).collect();
+    if observed.deleting && status.state != Some(ClusterState::Deleting) {
+        // What was waited for before says nothing about how long a deletion has lasted, after which it is forced.
+        status.waiting_since = None;
+    }
     status.state = Some(if observed.deleting { ClusterState::Deleting } else { ClusterState::Failed });
     let is = |is: bool| if is { "True" } else { "False" };
     let stalls = *class != FailureClass::Transient;
