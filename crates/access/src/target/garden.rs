@@ -114,7 +114,8 @@ impl Target {
     pub(crate) async fn namespace_of_project(&self, project: &str) -> Result<String, Failure> {
         let found = self.get::<FoundProject>(&format!("{CORE}/projects/{}", encoded(project))).await;
         let namespace = match found {
-            Ok(found) => found.spec.namespace,
+            // It becomes a part of paths, and is shown in status.
+            Ok(found) => Some(found.spec.namespace).filter(|name| is_namespace(name)).unwrap_or_default(),
             Err(kube::Error::Api(status)) if status.code == 404 => String::new(),
             Err(error) => {
                 return Err(Failure::by("the garden", &format!("show its project {project}"), &error));
@@ -129,6 +130,12 @@ impl Target {
         }
         Ok(namespace)
     }
+}
+
+/// Whether a text may be the name of a namespace.
+fn is_namespace(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// Why a garden did not issue a kubeconfig.

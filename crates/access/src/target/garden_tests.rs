@@ -15,6 +15,9 @@ fn garden(issued: Answer) -> (Target, Arc<Mutex<Vec<Sent>>>) {
         Method::GET if path.ends_with("/projects/dev") => {
             Answer::Object(200, json!({"spec": {"namespace": "garden-of-dev"}}))
         }
+        Method::GET if path.ends_with("/projects/odd") => {
+            Answer::Object(200, json!({"spec": {"namespace": "a/shoots/../b"}}))
+        }
         Method::POST => issued.clone(),
         _ => Answer::Refused(404),
     });
@@ -103,6 +106,7 @@ async fn what_a_garden_refuses_is_said_in_words_of_our_own() {
             "the garden did not create shoots/adminkubeconfig",
         ),
         ("other", by_certificate(), Reason::TargetRefused, "the garden has no project other"),
+        ("odd", by_certificate(), Reason::TargetRefused, "the garden has no project odd with a namespace"),
         ("dev", text("eyJ%"), Reason::TargetRefused, "no base64"),
         ("dev", text("ZXlK"), Reason::TargetRefused, "not used"),
         ("dev", answer("{exec: {command: eyJ}}"), Reason::TargetRefused, "is not run"),
