@@ -115,6 +115,10 @@ impl ManagedClusterController {
             let writes = !matches!(step, ManagedStep::Wait(_) | ManagedStep::Look);
             if writes && !is_fresh {
                 match observe::fresh(self, key).await {
+                    // Another one of its name: the object that was looked at was made for the one before.
+                    Ok(Some(read)) if read.uid != managed.uid => {
+                        return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
+                    }
                     Ok(Some(read)) => (managed, is_fresh) = (read, true),
                     Ok(None) => return ReconcileResult::Done,
                     Err(error) => return self.failed(key, &error.to_string()),

@@ -92,3 +92,28 @@ async fn the_intent_is_saved_before_it_is_made_and_a_refusal_is_said() {
     assert_eq!(made[0].body["spec"]["topology"]["version"], "v1.33.4");
     assert_eq!((made.len(), reasons(&sent)), (1, vec!["ClusterRefused"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
+    let (clients, requests) = scripted(|method, path, _| match *method {
+        Method::GET if path.ends_with("/clusters/shop") => Answer::Object(
+            200,
+            json!({"metadata": {
+                "name": "shop", "uid": "made", "resourceVersion": "1", "labels": {"coppice.dev/managed-cluster": "u"}
+            }}),
+        ),
+        Method::GET => {
+            let mut another = object(&json!({}));
+            another["metadata"]["uid"] = json!("v");
+            Answer::Object(200, another)
+        }
+        _ => Answer::Refused(409),
+    });
+    let controller = controller(clients);
+    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", cached);
+    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }));
+    let sent = requests.lock().unwrap();
+    assert!(sent.iter().all(|sent| sent.method == Method::GET), "{sent:#?}");
+}
