@@ -58,7 +58,7 @@ impl Failure {
     }
 
     /// That a server did not do something.
-    fn by(server: &str, what: &str, error: &kube::Error) -> Self {
+    pub(crate) fn by(server: &str, what: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status)
                 if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>

@@ -16,6 +16,9 @@ use crate::kinds::{CapiClusters, ConfigMaps, Shoots};
 use crate::target;
 use crate::targets::{Place, ReadError};
 
+/// The API group of a `Cluster`, in whatever versions.
+const CAPI_GROUP: &str = "/apis/cluster.x-k8s.io";
+
 /// The API server and the namespace in which the object is.
 pub(super) struct Site {
     pub(super) clients: Clients,
@@ -102,23 +105,34 @@ impl Site {
             // Of a kind that is not served the API server names no object.
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let is_served = status.details.as_ref().is_some_and(|details| details.name == *name);
-                Ok(if is_served { LiveFact::Absent } else { self.unserved() })
+                if is_served { Ok(LiveFact::Absent) } else { self.unserved().await }
+            }
+            // Of a garden somebody has to be able to do something about it: it is said in status.
+            Err(error) if self.shape == Shape::Shoot => {
+                let failure = target::Failure::by("the garden", &format!("show the Shoot {name}"), &error);
+                Ok(LiveFact::Refused(of_garden(failure)))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn unserved(&self) -> LiveFact {
-        match self.shape {
-            Shape::Topology => LiveFact::Unserved(
-                "the API server does not know the kind Cluster of cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later".to_owned(),
-            ),
+    /// Its kind is not served there in this version. Without any version there is no object of it; with another one nobody knows.
+    async fn unserved(&self) -> Result<LiveFact, kube::Error> {
+        if self.shape == Shape::Shoot {
             // What was made in a garden is there, even while its API is not.
-            Shape::Shoot => LiveFact::Refused(Failure::transient(
+            return Ok(LiveFact::Refused(Failure::transient(
                 Reason::ClusterKindMissing,
                 "the API server of the garden does not know the kind Shoot of core.gardener.cloud/v1beta1",
-            )),
+            )));
         }
+        let message = "the API server does not know the kind Cluster of cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later";
+        let group = self.clients.reads.request::<Value>(read::request(CAPI_GROUP)?).await;
+        let is_gone = matches!(group, Err(kube::Error::Api(status)) if status.code == 404);
+        Ok(if is_gone {
+            LiveFact::Unserved(message.to_owned())
+        } else {
+            LiveFact::Refused(Failure::waiting(Reason::ClusterKindMissing, message))
+        })
     }
 
     /// Creates the object; as it is then.

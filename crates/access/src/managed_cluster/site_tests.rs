@@ -125,3 +125,34 @@ async fn a_shoot_is_not_gone_because_its_provider_has_another_project() {
     );
     assert!(sent.lock().unwrap().is_empty(), "nobody is asked about another one of its name");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_garden_does_not_show_is_said() {
+    for (code, class, says) in [
+        (403, FailureClass::WaitingForInput, "the garden refuses to show the Shoot shop"),
+        (503, FailureClass::Transient, "the garden did not show the Shoot shop"),
+    ] {
+        let (site, _) = site(Answer::Refused(code), "u");
+        let found = site.look(&observed()).await.unwrap();
+        assert!(
+            matches!(found, LiveFact::Refused(ref failure) if failure.class == class && failure.message.contains(says)),
+            "{found:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_gone_with_its_kind_and_not_with_one_version_of_it() {
+    for (group, is_gone) in [
+        (Answer::Refused(404), true),
+        (Answer::Object(200, json!({"versions": [{"version": "v1beta1"}]})), false),
+        (Answer::Refused(503), false),
+    ] {
+        let (clients, _) =
+            scripted(move |_, path, _| if path == CAPI_GROUP { group.clone() } else { Answer::Refused(404) });
+        let site = Site { clients, namespace: "team".to_owned(), shape: Shape::Topology, place: None };
+        let found = site.look(&observed()).await.unwrap();
+        assert_eq!(matches!(found, LiveFact::Unserved(_)), is_gone, "{found:?}");
+        assert!(is_gone || matches!(found, LiveFact::Refused(_)), "{found:?}");
+    }
+}
