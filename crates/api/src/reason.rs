@@ -416,7 +416,7 @@ reasons! {
         ClusterGone: [Event, Access], "Delete the ManagedCluster, and write another one for an empty cluster.";
         /// The API server does not know the kind that is to be made.
         ClusterKindMissing: [Event, Access], "Do what the message says: mostly Cluster API is to be installed.";
-        /// The API server refused to create, change or delete the `Cluster` or `Shoot`.
+        /// The API server refused to create, change or delete the `Cluster` or `Shoot`, or did not answer whether it did.
         ClusterRefused: [Event, Access], "Do what the message says, which is the API server's.";
         /// The deletion of a cluster has failed for as long as `spec.deletion.forceAfter` says, and is forced. What was made in the account of the
         /// cloud may be left there.

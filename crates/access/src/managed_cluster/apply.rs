@@ -135,19 +135,28 @@ impl Work<'_> {
 
     /// What came of a write of the object that is made: it as it is then, or that it has to be read again.
     async fn wrote(&self, live: &mut LiveFact, written: Result<LiveFact, WriteError>, what: &str) -> Applied {
-        match written {
-            Ok(now) => *live = now,
-            Err(WriteError::Conflict | WriteError::Gone) => *live = LiveFact::Unread,
-            Err(WriteError::Refused(why)) => {
-                let Managed { object_namespace, name, spec, .. } = self.observed;
-                let kind = Shape::of(spec).kind();
-                let message = format!("the {kind} {object_namespace}/{name} was not {what}d: {why}");
-                let failure = Failure::waiting(Reason::ClusterRefused, message);
-                let status = managed::failed(self.observed, &failure, self.controller.now());
-                return self.save(&status).await;
+        let Managed { object_namespace, name, spec, .. } = self.observed;
+        let object = format!("{} {object_namespace}/{name}", Shape::of(spec).kind());
+        let failure = match written {
+            Ok(now) => {
+                *live = now;
+                return Applied::Again;
             }
-            Err(error) => return Applied::Failed(ApplyError::Write(error)),
-        }
-        Applied::Again
+            Err(WriteError::Conflict | WriteError::Gone) => {
+                *live = LiveFact::Unread;
+                return Applied::Again;
+            }
+            Err(WriteError::Refused(why)) => {
+                let message = format!("the {object} was not {what}d: {why}");
+                Failure::waiting(Reason::ClusterRefused, message)
+            }
+            // The next attempt begins with a look.
+            Err(WriteError::Ambiguous(why)) => {
+                let message = format!("it is not known whether the {object} was {what}d: {why}");
+                Failure::transient(Reason::ClusterRefused, message)
+            }
+        };
+        let status = managed::failed(self.observed, &failure, self.controller.now());
+        self.save(&status).await
     }
 }

@@ -94,6 +94,14 @@ async fn the_intent_is_saved_before_it_is_made_and_a_refusal_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_creation_whose_answer_is_lost_is_said_and_not_sent_again_without_a_look() {
+    let sent = sent(no_cluster("shop"), Answer::Refused(500)).await;
+    assert_eq!((creations(&sent).len(), reasons(&sent)), (1, vec!["ClusterRefused"]));
+    let last = &sent.iter().rfind(|sent| sent.method == Method::PUT).unwrap().body["status"];
+    assert_eq!((&last["state"], &last["lastError"]["class"]), (&json!("Failed"), &json!("Transient")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
     let (clients, requests) = scripted(|method, path, _| match *method {
         Method::GET if path.ends_with("/clusters/shop") => Answer::Object(
