@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use coppice_api::Reason;
 use coppice_clusters_api::managed_cluster::MAX_ZONES;
+use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{Infrastructure, ManagedClusterSpec, ZoneAddresses};
 use serde_json::Value;
 
@@ -85,12 +86,18 @@ pub fn extended(
     has: &[ZoneAddresses],
     zones: &[String],
 ) -> Result<Vec<ZoneAddresses>, Failure> {
+    let invalid = |message: String| Failure::permanent(Reason::InvalidSpec, message);
+    if has.len() > MAX_ZONES {
+        return Err(invalid(format!(
+            "the Shoot that was handed over has addresses of {} zones, and a ManagedCluster has {MAX_ZONES} at most: take the label {LABEL_MANAGED_CLUSTER} off it",
+            has.len()
+        )));
+    }
     let part = match infrastructure {
         Infrastructure::Aws => aws,
         Infrastructure::Azure => azure,
         Infrastructure::Gcp | Infrastructure::Openstack => return Ok(has.to_vec()),
     };
-    let invalid = |message: String| Failure::permanent(Reason::InvalidSpec, message);
     let Some(prefix) = Prefix::parse(nodes).filter(|prefix| (16..=24).contains(&prefix.bits)) else {
         return Err(invalid(format!(
             "spec.networks.nodes: write an IPv4 prefix of 16 to 24 bits that begins at its first address, such as 10.250.0.0/16, and not {nodes}"

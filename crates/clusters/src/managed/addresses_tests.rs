@@ -55,6 +55,15 @@ fn networks_that_cannot_be_divided_are_refused_with_what_to_write() {
 }
 
 #[test]
+fn a_shoot_with_more_zones_than_status_takes_is_refused() {
+    let mut has = extended(Infrastructure::Aws, "10.250.0.0/16", &[], &names(8)).unwrap();
+    assert_eq!(extended(Infrastructure::Aws, "10.250.0.0/16", &has, &names(8)), Ok(has.clone()));
+    has.push(ZoneAddresses { zone: "9".to_owned(), ..has[0].clone() });
+    let failure = extended(Infrastructure::Aws, "10.250.0.0/16", &has, &names(8)).unwrap_err();
+    assert!(failure.message.contains("9 zones"), "{failure:?}");
+}
+
+#[test]
 fn zones_of_a_shoot_that_is_there_keep_what_they_have_and_others_get_what_is_free() {
     let networks = json!({"zones": [
         {"name": "b", "workers": "10.250.0.0/19", "public": "10.250.32.0/20", "internal": "10.250.48.0/20"},
