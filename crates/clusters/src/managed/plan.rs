@@ -257,14 +257,16 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     if !observed.has_finalizer {
         return ManagedStep::Wait(None);
     }
+    // No garden is asked for those whom it was never asked for.
+    if has_made_nothing(observed) {
+        return ManagedStep::RemoveFinalizer;
+    }
     match next_attempt(observed) {
         Some(at) if at <= now => {}
         at => return ManagedStep::Wait(at),
     }
     let live = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
-        // Nothing was made, nor is a creation under way whose answer got lost.
-        LiveFact::Refused(_) if has_made_nothing(observed) => return ManagedStep::RemoveFinalizer,
         LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
         LiveFact::Made(live) => live,
@@ -294,7 +296,7 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     save_or_look(observed, under_way(observed, ClusterState::Deleting, &message, now), LOOK_SOON, now)
 }
 
-/// Whether nothing was made or handed over, nor written to be made.
+/// Whether nothing was made or handed over, nor is a creation under way whose answer got lost.
 fn has_made_nothing(observed: &Managed) -> bool {
     observed.status.hash.is_none() && observed.status.cluster.is_none()
 }

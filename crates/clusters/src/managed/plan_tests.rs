@@ -341,7 +341,10 @@ fn while_its_garden_is_away_nothing_that_was_made_is_forgotten() {
     let mut nothing = managed(on_gardener());
     (nothing.deleting, nothing.live) = (true, LiveFact::Refused(failure));
     assert_eq!(plan(&nothing, at_second(100)), ManagedStep::RemoveFinalizer);
+    nothing.live = LiveFact::Unread;
+    assert_eq!(plan(&nothing, at_second(100)), ManagedStep::RemoveFinalizer, "nobody is asked about it");
     // It was handed over, and nothing was written into it yet.
+    nothing.live = observed.live.clone();
     nothing.status.cluster = observed.status.cluster;
     assert!(matches!(plan(&nothing, at_second(100)), ManagedStep::SaveStatus(_)));
 }
