@@ -353,6 +353,16 @@ fn annotations(desired: &Value, hash: &str) -> Value {
 
 fn not_ours(observed: &Managed) -> Failure {
     let (kind, name) = (Shape::of(&observed.spec).kind(), &observed.name);
+    if observed.status.cluster.is_some() {
+        return Failure::waiting(
+            Reason::ClusterNotOurs,
+            format!(
+                "the {kind} {name} does not have the label {LABEL_MANAGED_CLUSTER}={} any more: put it on again if that is the one that was made, or delete \
+                 this ManagedCluster, which leaves that as it is",
+                observed.uid
+            ),
+        );
+    }
     Failure::waiting(
         Reason::ClusterNotOurs,
         format!(

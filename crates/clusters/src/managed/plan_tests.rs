@@ -236,6 +236,11 @@ fn what_is_not_ours_or_is_gone_waits_for_somebody() {
     observed.live = LiveFact::Absent;
     let ManagedStep::SaveStatus(status) = plan(&observed, at_second(120)) else { panic!() };
     assert_eq!(status.last_error.unwrap().reason, "ClusterGone");
+    // It has lost its label: nobody is asked to delete it.
+    observed.live = LiveFact::Foreign;
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(120)) else { panic!() };
+    let error = status.last_error.unwrap();
+    assert!(error.reason == "ClusterNotOurs" && error.message.contains("put it on again"), "{error:?}");
 }
 
 #[test]
