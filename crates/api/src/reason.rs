@@ -409,7 +409,7 @@ reasons! {
         ClusterReady: [Event, Access], nothing;
         /// The ManagedCluster is being deleted, and its cluster first.
         ClusterDeleting: [Access], nothing;
-        /// There is a `Cluster` or `Shoot` of that name which was not made for the ManagedCluster. It is left as it is.
+        /// There is a `Cluster` or `Shoot` of that name which was not made for the ManagedCluster, or has lost its label. It is left as it is.
         ClusterNotOurs: [Event, Access], "Write a ManagedCluster of another name, or hand that object over by its label.";
         /// The `Cluster` or `Shoot` that was made is gone, or is being deleted by somebody else. No other one is made in its place, which would
         /// be empty.
