@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) use self::certificate::{RequestedCertificate, user_of};
-pub(crate) use self::garden::Shoot;
+pub(crate) use self::garden::{Project, Shoot};
 pub(crate) use self::left::Made;
 use crate::explain::why;
 

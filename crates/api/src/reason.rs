@@ -373,7 +373,7 @@ reasons! {
         KubeconfigRefused: [Event, Access], "Do what the message says.";
         /// The kubeconfig of `spec.cluster` leads to another cluster than the one that credentials were issued in. Nothing is issued,
         /// changed or revoked there, and nothing counts as revoked. The Secret holds what it held before. Or the ClusterProvider of a ManagedCluster
-        /// has another project than the one that its Shoot was made in: nothing is changed or deleted.
+        /// leads to another project or garden than the one that its Shoot was made in: nothing is changed or deleted.
         TargetChanged: [Event, Access],
             "Write a kubeconfig of the cluster before into that Secret again. For the other cluster, create another ClusterAccess. If the one \
              before is gone for good, delete the ClusterAccess: the Event `RevocationSkipped` comes after `spec.forgetAfter`. Of a ManagedCluster, \

@@ -379,6 +379,11 @@ pub struct MadeCluster {
     /// Its uid: another object of that name is not touched.
     #[schemars(length(max = 128))]
     pub uid: String,
+    /// The uid of the Project of Gardener that it was made in: in another one, as in another garden, nothing is changed or deleted. Absent of a
+    /// `Cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub project: Option<String>,
 }
 
 /// Which part of the nodes' network a zone has.

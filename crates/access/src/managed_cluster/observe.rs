@@ -58,6 +58,7 @@ pub(super) fn observed(managed: &ManagedClusterObject, memory: &Memory) -> Optio
         spec: managed.decoded().ok()?.clone(),
         status: (*managed.status).clone(),
         object_namespace: memory.site.as_ref().map_or(String::new(), |site| site.namespace.clone()),
+        project: memory.site.as_ref().and_then(|site| site.project.clone()),
         live: memory.live.clone(),
     })
 }

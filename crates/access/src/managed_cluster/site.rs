@@ -23,6 +23,8 @@ const CAPI_GROUP: &str = "/apis/cluster.x-k8s.io";
 pub(super) struct Site {
     pub(super) clients: Clients,
     pub(super) namespace: String,
+    /// The uid of the Project of Gardener that has this namespace; none of Cluster API.
+    pub(super) project: Option<String>,
     pub(super) shape: Shape,
     /// A place among those that work on the garden, as long as this is there.
     #[allow(dead_code, reason = "it is held, and given back with this")]
@@ -47,7 +49,13 @@ pub(super) async fn find(
 ) -> Result<Found, ObserveError> {
     let Some(template) = &observed.spec.provider.gardener else {
         let (clients, namespace) = (controller.clients.clone(), observed.namespace.clone());
-        return Ok(Found::Site(Site { clients, namespace, shape: Shape::Topology, place: None }));
+        return Ok(Found::Site(Site {
+            clients,
+            namespace,
+            project: None,
+            shape: Shape::Topology,
+            place: None,
+        }));
     };
     let (providers, targets) = (&controller.providers, &controller.targets);
     let provider = providers.store.get("", &template.cluster_provider);
@@ -65,14 +73,17 @@ pub(super) async fn find(
         Err(error @ ReadError::Unknown { .. }) => return Err(ObserveError::Kubeconfig(error)),
     };
     let Some(place) = targets.place(&garden) else { return Ok(Found::Busy) };
-    let namespace = garden.namespace_of_project(&project).await;
-    let is_silent = namespace.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
+    let found = garden.project(&project).await;
+    let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
     targets.answered(&garden, !is_silent);
-    Ok(match namespace {
-        Ok(namespace) => {
-            let clients = garden.clients;
-            Found::Site(Site { clients, namespace, shape: Shape::Shoot, place: Some(place) })
-        }
+    Ok(match found {
+        Ok(target::Project { namespace, uid }) => Found::Site(Site {
+            clients: garden.clients,
+            namespace,
+            project: Some(uid),
+            shape: Shape::Shoot,
+            place: Some(place),
+        }),
         Err(failure) => Found::Refused(of_garden(failure)),
     })
 }
@@ -91,7 +102,7 @@ impl Site {
     /// Looks at the object.
     pub(super) async fn look(&self, observed: &Managed) -> Result<LiveFact, kube::Error> {
         // Elsewhere there is none of its name, or another one: it is not gone.
-        if let Some(failure) = made_elsewhere(&observed.status, &self.namespace) {
+        if let Some(failure) = made_elsewhere(&observed.status, &self.namespace, self.project.as_deref()) {
             return Ok(LiveFact::Refused(failure));
         }
         let name = &observed.name;

@@ -19,7 +19,8 @@ fn site(look: Answer, uid: &str) -> (Site, Arc<Mutex<Vec<Sent>>>) {
         Method::GET => Answer::Object(200, json!({"metadata": metadata})),
         _ => Answer::Object(201, json!({"metadata": {"name": "shop", "uid": "s", "resourceVersion": "1"}})),
     });
-    (Site { clients, namespace: "garden-of-dev".to_owned(), shape: Shape::Shoot, place: None }, sent)
+    let (namespace, project) = ("garden-of-dev".to_owned(), Some("p".to_owned()));
+    (Site { clients, namespace, project, shape: Shape::Shoot, place: None }, sent)
 }
 
 fn observed() -> Managed {
@@ -39,6 +40,7 @@ fn observed() -> Managed {
         spec: serde_json::from_value(spec).unwrap(),
         status: ManagedClusterStatus::default(),
         object_namespace: "garden-of-dev".to_owned(),
+        project: Some("p".to_owned()),
         live: LiveFact::Absent,
     }
 }
@@ -113,17 +115,24 @@ async fn a_shoot_is_gone_where_its_kind_is_served_and_it_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shoot_is_not_gone_because_its_provider_has_another_project() {
-    let (site, sent) = site(Answer::Refused(404), "u");
-    let made =
-        json!({"cluster": {"kind": "Shoot", "namespace": "garden-of-prod", "name": "shop", "uid": "s"}});
-    let observed = Managed { status: serde_json::from_value(made).unwrap(), ..observed() };
-    let found = site.look(&observed).await.unwrap();
-    assert!(
-        matches!(found, LiveFact::Refused(ref failure) if failure.message.contains("was made in the namespace garden-of-prod")),
-        "{found:?}"
-    );
-    assert!(sent.lock().unwrap().is_empty(), "nobody is asked about another one of its name");
+async fn a_shoot_is_not_gone_because_its_provider_has_another_project_or_garden() {
+    for (namespace, project, is_elsewhere) in [
+        ("garden-of-dev", Some("p"), false),
+        ("garden-of-dev", None, false),
+        ("garden-of-prod", Some("p"), true),
+        ("garden-of-dev", Some("of-another-garden"), true),
+    ] {
+        let (site, sent) = site(Answer::Refused(404), "u");
+        let made =
+            json!({"kind": "Shoot", "namespace": namespace, "name": "shop", "uid": "s", "project": project});
+        let status = serde_json::from_value(json!({"cluster": made})).unwrap();
+        let found = site.look(&Managed { status, ..observed() }).await.unwrap();
+        let says = format!("was made in the namespace {namespace}");
+        let is_said = matches!(found, LiveFact::Refused(ref failure) if failure.message.contains(&says));
+        assert_eq!(is_said, is_elsewhere, "{found:?}");
+        let asked = !sent.lock().unwrap().is_empty();
+        assert_ne!(asked, is_elsewhere, "nobody is asked about another one of its name");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +159,8 @@ async fn a_cluster_is_gone_with_its_kind_and_not_with_one_version_of_it() {
     ] {
         let (clients, _) =
             scripted(move |_, path, _| if path == CAPI_GROUP { group.clone() } else { Answer::Refused(404) });
-        let site = Site { clients, namespace: "team".to_owned(), shape: Shape::Topology, place: None };
+        let namespace = "team".to_owned();
+        let site = Site { clients, namespace, project: None, shape: Shape::Topology, place: None };
         let found = site.look(&observed()).await.unwrap();
         assert_eq!(matches!(found, LiveFact::Unserved(_)), is_gone, "{found:?}");
         assert!(is_gone || matches!(found, LiveFact::Refused(_)), "{found:?}");

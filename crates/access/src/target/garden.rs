@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::certificate::validity;
-use super::{Failure, MAX_CREDENTIAL, Target, encoded};
+use super::{Failure, FoundMeta, MAX_CREDENTIAL, Target, encoded};
 
 /// The API of projects and Shoots.
 const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 /// So many times as long as a credential a kubeconfig may be: it has each address of the Shoot.
 const MAX_KUBECONFIG: usize = 4 * MAX_CREDENTIAL;
+/// No uid is longer.
+const MAX_UID: usize = 128;
 
 /// A Shoot, and as whom it is reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,9 +49,19 @@ impl Shoot {
     }
 }
 
+/// A project of a garden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Project {
+    /// Its uid, which no other has, in whatever garden.
+    pub(crate) uid: String,
+    /// The namespace that its Shoots are in, which is mostly `garden-PROJECT`.
+    pub(crate) namespace: String,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FoundProject {
+    metadata: FoundMeta,
     spec: FoundProjectSpec,
 }
 
@@ -82,7 +94,7 @@ impl Target {
         seconds: u64,
     ) -> Result<(Kubeconfig, Validity), Failure> {
         let Shoot { project, name, .. } = shoot;
-        let namespace = self.namespace_of_project(project).await?;
+        let namespace = self.project(project).await?.namespace;
         let (resource, kind) = shoot.request();
         let path = format!("{CORE}/namespaces/{}/shoots/{}/{resource}", encoded(&namespace), encoded(name));
         let body = json!({
@@ -110,25 +122,24 @@ impl Target {
         Ok((kubeconfig, validity))
     }
 
-    /// The namespace of a project, which is mostly `garden-PROJECT`.
-    pub(crate) async fn namespace_of_project(&self, project: &str) -> Result<String, Failure> {
-        let found = self.get::<FoundProject>(&format!("{CORE}/projects/{}", encoded(project))).await;
-        let namespace = match found {
-            // It becomes a part of paths, and is shown in status.
-            Ok(found) => Some(found.spec.namespace).filter(|name| is_namespace(name)).unwrap_or_default(),
-            Err(kube::Error::Api(status)) if status.code == 404 => String::new(),
-            Err(error) => {
-                return Err(Failure::by("the garden", &format!("show its project {project}"), &error));
-            }
+    /// The project of that name.
+    pub(crate) async fn project(&self, name: &str) -> Result<Project, Failure> {
+        let found = self.get::<FoundProject>(&format!("{CORE}/projects/{}", encoded(name))).await;
+        let found = match found {
+            Ok(found) => found,
+            Err(kube::Error::Api(status)) if status.code == 404 => FoundProject::default(),
+            Err(error) => return Err(Failure::by("the garden", &format!("show its project {name}"), &error)),
         };
-        if namespace.is_empty() {
+        let FoundProject { metadata: FoundMeta { uid }, spec: FoundProjectSpec { namespace } } = found;
+        // These become a part of paths, and are shown in status.
+        if !is_namespace(&namespace) || uid.len() > MAX_UID {
             let message = format!(
-                "the garden has no project {project} with a namespace: ask the platform to write the name of another one into spec.project of the \
+                "the garden has no project {name} with a namespace: ask the platform to write the name of another one into spec.project of the \
                  ClusterProvider"
             );
             return Err(Failure::new(Reason::TargetRefused, message));
         }
-        Ok(namespace)
+        Ok(Project { uid, namespace })
     }
 }
 

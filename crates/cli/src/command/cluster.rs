@@ -182,6 +182,7 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
         deleting: metadata.deletion_timestamp.is_some(),
         has_finalizer: true,
         object_namespace: namespace.clone(),
+        project: None,
         spec,
         status,
         // It decides what is done next, which is not asked here.

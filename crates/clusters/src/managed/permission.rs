@@ -38,15 +38,23 @@ pub fn project<'a>(
     Ok(project)
 }
 
-/// Why what is in this namespace says nothing about the object that was made; none if that was made there, or nothing was made.
-pub fn made_elsewhere(status: &ManagedClusterStatus, namespace: &str) -> Option<Failure> {
-    let made = status.cluster.as_ref().filter(|made| made.namespace != namespace)?;
-    let MadeCluster { kind, name, namespace: before, .. } = made;
+/// Why what is in this namespace, of the project of this uid, says nothing about the object that was made; none if that was made there, or
+/// nothing was made.
+pub fn made_elsewhere(
+    status: &ManagedClusterStatus,
+    namespace: &str,
+    project: Option<&str>,
+) -> Option<Failure> {
+    let MadeCluster { kind, name, namespace: before, project: of, .. } = status.cluster.as_ref()?;
+    let is_same_project = of.is_none() || of.as_deref() == project;
+    if before == namespace && is_same_project {
+        return None;
+    }
     Some(Failure::waiting(
         Reason::TargetChanged,
         format!(
-            "the {kind} {name} was made in the namespace {before}, and the ClusterProvider has the project of the namespace {namespace} by now: ask the platform \
-             to write the project before, and the kubeconfig of its garden, into the ClusterProvider again"
+            "the {kind} {name} was made in the namespace {before}, and the ClusterProvider leads to another project or another garden by now: ask the platform to \
+             write the project before, and the kubeconfig of its garden, into it again"
         ),
     ))
 }

@@ -46,6 +46,8 @@ pub struct Managed {
     pub status: ManagedClusterStatus,
     /// The namespace of the object that is made for it; empty while it is not known.
     pub object_namespace: String,
+    /// The uid of the Project of Gardener that this is the namespace of; none of Cluster API, and while it is not known.
+    pub project: Option<String>,
     /// The object that is made for it.
     pub live: LiveFact,
 }

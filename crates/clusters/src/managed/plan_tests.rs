@@ -36,6 +36,7 @@ fn managed(spec: ManagedClusterSpec) -> Managed {
         spec,
         status: ManagedClusterStatus::default(),
         object_namespace: "team".to_owned(),
+        project: None,
         live: LiveFact::Unread,
     }
 }

@@ -83,6 +83,7 @@ pub(super) fn made(observed: &Managed, shape: Shape, uid: &str) -> ManagedCluste
         namespace: observed.object_namespace.clone(),
         name: observed.name.clone(),
         uid: uid.to_owned(),
+        project: observed.project.clone(),
     });
     status
 }
