@@ -237,13 +237,13 @@ impl Site {
         write::merge::<ConfigMaps>(clients, permit, place, revision, json!({"data": data})).await.map(drop)
     }
 
-    /// Deletes that configuration, once its Shoot is gone.
+    /// Deletes that configuration, once its Shoot is gone. A Shoot that has lost its label is left, and needs it.
     pub(super) async fn remove_authentication(
         &self,
         permit: &Permit,
         observed: &Managed,
     ) -> Result<(), WriteError> {
-        if self.shape != Shape::Shoot {
+        if self.shape != Shape::Shoot || observed.live != LiveFact::Absent {
             return Ok(());
         }
         let name = shoot::authentication_name(&observed.name);

@@ -71,6 +71,9 @@ async fn the_configuration_of_a_shoot_is_there_before_it_and_gone_after_it() {
     assert_eq!(requests(&sent), [request("PATCH", CONFIGURATION), request("POST", shoots)]);
     assert_eq!(sent.lock().unwrap()[1].body["metadata"]["resourceVersion"], "3");
     sent.lock().unwrap().clear();
+    let left = Managed { live: LiveFact::Foreign, ..observed() };
+    site.remove_authentication(&permit, &left).await.unwrap();
+    assert!(requests(&sent).is_empty(), "a Shoot that is left needs it");
     site.remove_authentication(&permit, &observed()).await.unwrap();
     assert_eq!(requests(&sent), [request("DELETE", CONFIGURATION)]);
 }
