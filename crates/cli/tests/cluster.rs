@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::server::{Script, against};
+use support::server::{Script, against, status_of};
 
 const MANAGED: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/team/managedclusters/shop";
 const CLUSTER: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/team/clusters/shop";
@@ -40,6 +40,11 @@ fn cluster() -> Value {
     })
 }
 
+/// There is nothing of that path.
+fn none(path: &'static str) -> (&'static str, u16, Value) {
+    (path, 404, status_of("NotFound"))
+}
+
 fn script() -> Script {
     vec![(MANAGED, 200, managed()), (CLUSTER, 200, cluster())]
 }
@@ -59,7 +64,8 @@ fn a_plan_has_the_fields_that_would_be_changed_alone() {
 
 #[test]
 fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_what_a_hand_over_changes() {
-    let (ran, _) = against("coppice cluster plan shop -n team -o json", vec![(MANAGED, 200, managed())]);
+    let (ran, _) =
+        against("coppice cluster plan shop -n team -o json", vec![(MANAGED, 200, managed()), none(CLUSTER)]);
     let found: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let class = json!({"field": "spec.topology.classRef.name", "from": null, "to": "small"});
     assert!(found.contains(&class), "{ran:?}");
@@ -93,7 +99,10 @@ fn a_plan_of_a_file_is_made_before_it_is_applied() {
     let added = plan(more, script()).out;
     let is_of_b = |line: &str| line.starts_with("spec.topology.workers.machineDeployments[b].");
     assert!(!added.is_empty() && added.lines().all(is_of_b), "{added}");
-    assert!(plan(spec, Vec::new()).out.contains("spec.topology.version"), "it is not there yet");
+    let absent = plan(spec, vec![none(MANAGED), none(CLUSTER)]);
+    assert!(absent.out.contains("spec.topology.version"), "{absent:?}");
+    let without_kind = plan(spec, vec![(MANAGED, 200, managed())]);
+    assert!(without_kind.code == 1 && without_kind.err.contains("install Cluster API"), "{without_kind:?}");
     let bad = plan("provider: {clusterAPI: {class: small}}, version: v1.33.4", script());
     assert!(bad.code == 1 && bad.err.contains("such as 1.33.4"), "{bad:?}");
     let elsewhere = format!("coppice cluster plan shop -n other -f {}", path.display());
@@ -108,9 +117,10 @@ fn drift_is_what_others_changed_of_what_was_written() {
         "field": "spec.topology.workers.machineDeployments[a].replicas", "from": 1, "to": 5
     }]);
     assert_eq!((ran.code, serde_json::from_str::<Value>(&ran.out).unwrap()), (3, expected));
-    let (ran, _) = against("coppice cluster drift shop -n team", vec![(MANAGED, 200, managed())]);
+    let (ran, _) =
+        against("coppice cluster drift shop -n team", vec![(MANAGED, 200, managed()), none(CLUSTER)]);
     assert!(ran.code == 1 && ran.err.contains("nothing was made"), "{ran:?}");
-    let (ran, _) = against("coppice cluster drift shop -n team", Vec::new());
+    let (ran, _) = against("coppice cluster drift shop -n team", vec![none(MANAGED)]);
     assert!(ran.code == 1 && ran.err.contains("there is no ManagedCluster shop"), "{ran:?}");
 }
 

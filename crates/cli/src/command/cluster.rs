@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::args::{ArgumentError, ConnectionArgs, OutputArgs, OutputFormat};
-use crate::connect::{Connection, connect, failed};
+use crate::connect::{Connection, code, connect, failed};
 use crate::files::{self, Document};
 use crate::print::{self, Cell, Table};
 use crate::{Exit, Io, validate};
@@ -196,7 +196,12 @@ async fn live(client: &Client, namespace: &str, name: &str) -> Result<Value> {
     let resource = ApiResource::from_gvk_with_plural(&kind, "clusters");
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let what = format!("Cluster {namespace}/{name} cannot be read");
-    let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
+    let found = api.get_opt(name).await.map_err(|error| match code(&error) {
+        Some(404) => anyhow!(
+            "{what}: the API server does not serve cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later"
+        ),
+        _ => failed(&what, &error),
+    })?;
     Ok(found.map(serde_json::to_value).transpose()?.unwrap_or_default())
 }
 
