@@ -32,6 +32,6 @@ pub const SUITE: Suite = Suite {
     effects: oracle::end::effects,
     one_place_in: 47,
     fixed_seeds: 2000,
-    fresh_seeds: 1000,
+    fresh_seeds: 300,
     digests: "src/suite/lifecycle/digests.txt",
 };
