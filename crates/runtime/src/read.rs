@@ -29,7 +29,11 @@ pub(crate) fn selector_parameter<K: Kind>() -> String {
     if K::LABEL_SELECTOR.is_empty() {
         return String::new();
     }
-    let selector: String = form_urlencoded::byte_serialize(K::LABEL_SELECTOR.as_bytes()).collect();
+    selected(K::LABEL_SELECTOR)
+}
+
+fn selected(selector: &str) -> String {
+    let selector: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
     format!("&labelSelector={selector}")
 }
 
@@ -98,8 +102,17 @@ pub(crate) async fn page<K: Kind>(
     cursor: &mut Cursor,
     context: &K::Context,
 ) -> Result<Page<K::Object>, kube::Error> {
-    let (path, parameters) = (path::<K>(namespace), selector_parameter::<K>());
-    page_of(client, (&path, &parameters, list_form::<K>()), cursor, |body| {
+    page_with::<K>(client, (&path::<K>(namespace), &selector_parameter::<K>()), cursor, context).await
+}
+
+/// The next page of what is at a path with further parameters.
+async fn page_with<K: Kind>(
+    client: &kube::Client,
+    (path, parameters): (&str, &str),
+    cursor: &mut Cursor,
+    context: &K::Context,
+) -> Result<Page<K::Object>, kube::Error> {
+    page_of(client, (path, parameters, list_form::<K>()), cursor, |body| {
         let mut page = decode::page::<K>(body, context)?;
         let token = page.token.take();
         Ok((page, token))
@@ -209,10 +222,31 @@ pub async fn list<K: Kind<Context = ()>>(
     client: &kube::Client,
     namespace: &str,
 ) -> Result<Vec<K::Object>, ListError> {
+    all_of::<K>(client, &path::<K>(namespace), &selector_parameter::<K>()).await
+}
+
+/// Every object of a kind, in all namespaces, on which a label has this value.
+///
+/// # Errors
+/// As of [`list`].
+pub async fn list_labeled<K: Kind>(
+    client: &kube::Client,
+    label: &str,
+    value: &str,
+) -> Result<Vec<K::Object>, ListError> {
+    all_of::<K>(client, &path::<K>(""), &selected(&format!("{label}={value}"))).await
+}
+
+/// All pages of what is at a path with further parameters, in the order of names.
+async fn all_of<K: Kind>(
+    client: &kube::Client,
+    path: &str,
+    parameters: &str,
+) -> Result<Vec<K::Object>, ListError> {
     let mut objects = Vec::new();
-    let mut cursor = Cursor::default();
+    let (mut cursor, context) = (Cursor::default(), K::Context::default());
     loop {
-        let page = page::<K>(client, namespace, &mut cursor, &()).await?;
+        let page = page_with::<K>(client, (path, parameters), &mut cursor, &context).await?;
         for item in page.items {
             match item.object {
                 Ok(object) => objects.push(object),

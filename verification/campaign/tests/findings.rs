@@ -105,6 +105,13 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
         0,
         "write:24=refused:429,write:25=refused-after:504",
     ),
+    (
+        "a tree without its root that ends while namespaces are in it, of which a cache has lost the event",
+        "tree-detached-without-root",
+        388_707_631_230_961_232,
+        0,
+        "event:5=silent,event:48=ended,event:57=ended",
+    ),
 ];
 
 #[test]

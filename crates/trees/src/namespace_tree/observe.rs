@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
+use coppice_api::names::{LABEL_CHILDREN, LABEL_ROOT, TREE_QUOTA_NAME};
 use coppice_kinds::{NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -49,7 +49,7 @@ pub(super) struct Stranded {
 pub(super) enum ReadError {
     #[error("{}", coppice_runtime::error::chain(.0))]
     Get(#[from] kube::Error),
-    #[error("the Subnamespaces in the root: {0}")]
+    #[error("what is in the tree: {0}")]
     List(#[from] ListError),
 }
 
@@ -87,15 +87,24 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     } else {
         known
     };
-    let stranded = if is_detaching(&tree) { stranded(context, &tree, &root).await? } else { None };
+    let is_root = |now: &NamespaceFacts| tree.status.root_uid.as_deref() == Some(&*now.uid);
+    let has_root = namespace.as_ref().is_some_and(is_root);
+    let stranded =
+        if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
     Ok(Some(Observation { stranded, ..observation(context, Arc::new(tree), namespace, quota, children) }))
 }
 
-/// The first one that still is: caches may be behind what was just written.
+/// The first one that still is: caches may be behind what was just written. That there is none is not taken from them, since the
+/// tree ends by it.
 async fn stranded(context: &TreeContext, tree: &Tree, root: &str) -> Result<Option<Stranded>, ReadError> {
     let client = &context.shared.clients.reads;
-    for name in context.stranded(tree) {
+    let mut names = context.stranded(tree);
+    if names.is_empty() && context.tree_of_root(root).is_none_or(|oldest| oldest.uid == tree.uid) {
+        let in_tree = read::list_labeled::<Namespaces>(client, LABEL_ROOT, root).await?;
+        names = in_tree.iter().filter(|one| was_below(one, root)).map(|one| one.name.clone()).collect();
+    }
+    for name in names {
         let quota = read::get::<TreeQuotas>(client, &name, TREE_QUOTA_NAME).await?.map(Arc::new);
         let creator = read::get::<Subnamespaces>(client, root, &name).await?;
         let namespace = read::get::<Namespaces>(client, "", &name).await?;
