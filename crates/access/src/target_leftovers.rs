@@ -10,11 +10,12 @@
 //! Errors: what a target does not do is logged, and tried again with the next resync; what this API server does not say is asked again
 //! with backoff by the queue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coppice_api::Reason;
 use coppice_clusters_api::ClusterAccessSpec;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
@@ -37,6 +38,8 @@ use crate::targets::{ReadError, Source};
 const MAX_TARGETS: usize = 64;
 /// So many objects are deleted in one target then.
 const MAX_DELETED: usize = 100;
+/// After so many refusals the others of a kind are left for the next resync.
+const MAX_REFUSED: usize = 10;
 /// What is younger is left alone, whatever the clocks say.
 const MIN_AGE: SignedDuration = SignedDuration::from_hours(1);
 /// Within this time a target has to answer.
@@ -110,24 +113,48 @@ impl TargetLeftoverController {
         installation: &str,
     ) -> Result<(), SweepError> {
         let now = self.server_clock.now().now();
-        let is_old = |made: &Made| made.created.is_some_and(|created| now.duration_since(created) >= MIN_AGE);
-        let mut left: Vec<Made> = target.made_by(installation).await?;
         let mut living: BTreeSet<Box<str>> = BTreeSet::new();
         self.shared.accesses.for_each(|access| {
             living.insert(access.uid.clone());
         });
-        left.retain(|made| is_old(made) && !living.contains(&*made.access));
+        let is_old = |made: &Made| made.created.is_some_and(|created| now.duration_since(created) >= MIN_AGE);
+        let is_left = |made: &Made| is_old(made) && !living.contains(&*made.access);
+        let mut left = target.left_by(installation, is_left).await?;
         if left.is_empty() {
             return Ok(());
         }
         // A list may lack what is there: both have to say so. That of now has each whose objects the target has just shown.
         let listed = read::list::<ClusterAccesses>(&self.clients.reads, "").await?;
         let listed: BTreeSet<&str> = listed.iter().map(|access| &*access.uid).collect();
-        for made in left.iter().filter(|made| !listed.contains(&*made.access)).take(MAX_DELETED) {
-            if permit.check().is_err() {
-                return Ok(());
+        left.retain(|made| !listed.contains(&*made.access));
+        self.delete(permit, (source, target), &left).await
+    }
+
+    /// Deletes these. One that the target refuses keeps no other from that.
+    async fn delete(
+        &self,
+        permit: &Permit,
+        (source, target): (&Source, &Target),
+        left: &[Made],
+    ) -> Result<(), SweepError> {
+        let (mut deleted, mut refusal) = (0, None);
+        let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
+        for made in left {
+            if deleted == MAX_DELETED || permit.check().is_err() {
+                break;
             }
-            target.delete_made(permit, made).await?;
+            if refused.get(made.described()).is_some_and(|times| *times >= MAX_REFUSED) {
+                continue;
+            }
+            match target.delete_made(permit, made).await {
+                Ok(()) => deleted += 1,
+                Err(failure) if failure.reason == Reason::TargetRefused => {
+                    *refused.entry(made.described()).or_default() += 1;
+                    refusal = Some(failure);
+                    continue;
+                }
+                Err(failure) => return Err(failure.into()),
+            }
             self.metrics.left_in_target();
             tracing::warn!(
                 kubeconfig = %source,
@@ -136,7 +163,7 @@ impl TargetLeftoverController {
                 made.described()
             );
         }
-        Ok(())
+        refusal.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Every target that is reached: by what was begun and is not suspended, and by providers. What Gardener issues has nothing there.

@@ -52,6 +52,18 @@ fn controller(cached: &[&str], listed: Option<&[&str]>) -> (TargetLeftoverContro
     (TargetLeftoverController::new(clients, server_clock, gate, of_access, shared), metrics)
 }
 
+/// A target at these clients.
+fn target(clients: Clients) -> Target {
+    let cluster = Cluster { server: "https://target".to_owned(), authorities: None, server_name: None };
+    Target { kubeconfig: Kubeconfig { cluster, user: User::Token("t".to_owned()) }, clients }
+}
+
+/// Where its kubeconfig is.
+fn source() -> Source {
+    let key = SecretKey { name: "target".to_owned(), key: "kubeconfig".to_owned() };
+    Source::new("team", &key)
+}
+
 /// What is deleted of these bindings, by which preconditions, where the cache and the API server have these accesses.
 async fn swept(found: &[Value], cached: &[&str], listed: Option<&[&str]>) -> Vec<(String, Value)> {
     let found = found.to_vec();
@@ -62,12 +74,9 @@ async fn swept(found: &[Value], cached: &[&str], listed: Option<&[&str]>) -> Vec
         Method::GET => Answer::Object(200, json!({"items": []})),
         _ => Answer::Object(200, json!({})),
     });
-    let cluster = Cluster { server: "https://target".to_owned(), authorities: None, server_name: None };
-    let target = Target { kubeconfig: Kubeconfig { cluster, user: User::Token("t".to_owned()) }, clients };
     let (controller, metrics) = controller(cached, listed);
-    let key = SecretKey { name: "target".to_owned(), key: "kubeconfig".to_owned() };
-    let (source, permit) = (Source::new("team", &key), controller.gate.permit().unwrap());
-    let result = controller.sweep_target(&permit, (&source, &target), "i").await;
+    let permit = controller.gate.permit().unwrap();
+    let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
     assert!(result.is_ok() || listed.is_none(), "{result:?}");
     let sent = requests.lock().unwrap();
     let deleted: Vec<(String, Value)> = sent
@@ -119,6 +128,34 @@ async fn what_is_left_stays_while_it_may_be_in_use_or_is_not_ours() {
         let deleted = swept(std::slice::from_ref(found), cached, listed).await;
         assert_eq!(deleted, Vec::<(String, Value)>::new(), "{found}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
+    let mut bindings: Vec<Value> =
+        (0..MAX_REFUSED + 2).map(|n| binding(&format!("refused{n}"), "i", 60)).collect();
+    // What somebody else's finalizer keeps is not asked for again.
+    let mut deleted = binding("deleted", "i", 60);
+    deleted["metadata"]["deletionTimestamp"] = json!(NOW.to_string());
+    bindings.insert(0, deleted);
+    let role = binding("dead", "i", 60);
+    let (clients, requests) = scripted(move |method, path, _| match *method {
+        Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": bindings})),
+        Method::GET if path.ends_with("/roles") => Answer::Object(200, json!({"items": [role]})),
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ if path.contains("/rolebindings/") => Answer::Refused(403),
+        _ => Answer::Object(200, json!({})),
+    });
+    let (controller, _) = controller(&[], Some(&[]));
+    let permit = controller.gate.permit().unwrap();
+    let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
+    assert!(matches!(&result, Err(SweepError::Target(_))), "{result:?}");
+    let sent = requests.lock().unwrap();
+    let deleted = sent.iter().filter(|sent| sent.method == Method::DELETE);
+    let deleted: Vec<&str> = deleted.map(|sent| sent.path.as_str()).collect();
+    assert_eq!(deleted.len(), MAX_REFUSED + 1, "{deleted:?}");
+    assert!(deleted[0].ends_with("/coppice-refused0"), "{deleted:?}");
+    assert!(deleted[MAX_REFUSED].ends_with("/namespaces/shop/roles/coppice-dead"), "{deleted:?}");
 }
 
 #[tokio::test(start_paused = true)]

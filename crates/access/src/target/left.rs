@@ -6,7 +6,12 @@ use coppice_runtime::leader::Permit;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Failure, List, MAX_PAGES, PAGE, Target, described, encoded};
+use super::{Failure, List, PAGE, Target, described, encoded};
+
+/// So many pages of a kind are listed, living objects among them.
+const MAX_PAGES: usize = 200;
+/// So many objects of a kind are kept of these.
+const MAX_KEPT: usize = 2_000;
 
 /// What credentials are issued from, and then what gives rights, in the order in which it is removed.
 const KINDS: [TargetKind; 7] = [
@@ -39,8 +44,10 @@ impl Made {
         let created = of("creationTimestamp").parse().ok();
         let (namespace, name, uid) =
             (of("namespace").to_owned(), of("name").to_owned(), of("uid").to_owned());
+        // Of one that is being deleted nothing more can be done.
+        let is_deleted = !found["metadata"]["deletionTimestamp"].is_null();
         // Without a uid it could be another one by the time that it is deleted.
-        (!uid.is_empty()).then_some(Self { kind, namespace, name, uid, access, created })
+        (!uid.is_empty() && !is_deleted).then_some(Self { kind, namespace, name, uid, access, created })
     }
 
     /// What it is, for the log.
@@ -50,23 +57,32 @@ impl Made {
 }
 
 impl Target {
-    /// Everything that the installation of this id has made here, of the kinds that the user of the kubeconfig may list: 2,000 objects of
+    /// What the installation of this id has made here and is left, of the kinds that the user of the kubeconfig may list: 2,000 objects of
     /// each at most, the others once these are gone.
-    pub(crate) async fn made_by(&self, installation: &str) -> Result<Vec<Made>, Failure> {
-        let mut made = Vec::new();
+    pub(crate) async fn left_by(
+        &self,
+        installation: &str,
+        is_left: impl Fn(&Made) -> bool,
+    ) -> Result<Vec<Made>, Failure> {
+        let mut left = Vec::new();
         for kind in KINDS {
-            match self.listed(kind, &format!("{LABEL_INSTALLATION}={installation}")).await {
-                Ok(found) => {
-                    made.extend(found.iter().filter_map(|found| Made::new(installation, kind, found)));
-                }
+            let of_kind = |found: &Value| Made::new(installation, kind, found).filter(&is_left);
+            match self.listed(kind, &format!("{LABEL_INSTALLATION}={installation}"), of_kind).await {
+                Ok(found) => left.extend(found),
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
                 Err(error) => return Err(Failure::of(&format!("list {}s", described(kind)), &error)),
             }
         }
-        Ok(made)
+        Ok(left)
     }
 
-    async fn listed(&self, kind: TargetKind, selector: &str) -> Result<Vec<Value>, kube::Error> {
+    /// Page by page, so that what is in use takes neither memory nor the place of what is left.
+    async fn listed(
+        &self,
+        kind: TargetKind,
+        selector: &str,
+        kept: impl Fn(&Value) -> Option<Made>,
+    ) -> Result<Vec<Made>, kube::Error> {
         let namespace = match kind {
             TargetKind::Secret | TargetKind::ServiceAccount => TARGET_NAMESPACE,
             _ => "",
@@ -75,12 +91,13 @@ impl Target {
         for _ in 0..MAX_PAGES {
             let path = format!("{}?labelSelector={selector}&limit={PAGE}{from}", kind.collection(namespace));
             let page = self.get::<List>(&path).await?;
-            found.extend(page.items);
-            if page.metadata.more.is_empty() {
+            found.extend(page.items.iter().filter_map(&kept));
+            if page.metadata.more.is_empty() || found.len() >= MAX_KEPT {
                 break;
             }
             from = format!("&continue={}", encoded(&page.metadata.more));
         }
+        found.truncate(MAX_KEPT);
         Ok(found)
     }
 
