@@ -86,8 +86,10 @@ pub async fn run(
         readiness,
         intervals,
         seed: queue.seed,
-        // What is not in a list is not worked on; nothing is revoked for that.
-        on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
+        on_collapse: {
+            let shared = shared.clone();
+            Arc::new(move |collapse| shared.collapsed(collapse))
+        },
     };
     let mut runner = Runner::new(environment, gate.clone(), queue, CancellationToken::new());
     runner.add(ClusterAccessController::new(

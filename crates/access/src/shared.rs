@@ -2,10 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::{ClusterProviderSpec, GardenerShoot, Issuer, SecretKey};
 use coppice_runtime::clock::Clock;
+use coppice_runtime::collapse::Collapse;
+use coppice_runtime::kind::Kind as _;
 use coppice_runtime::store::Store;
 use jiff::SignedDuration;
 
@@ -23,6 +26,8 @@ pub struct Shared {
     pub(crate) providers: Providers,
     pub(crate) targets: Arc<Targets>,
     pub(crate) installation: Installation,
+    /// Whether a list of `ClusterAccess` has lacked much of what was known.
+    accesses_lost: Arc<AtomicBool>,
 }
 
 /// Every `ClusterProvider`, and where their kubeconfigs are.
@@ -40,8 +45,27 @@ impl Shared {
         let providers =
             Providers { store: Store::default(), budgets: Budgets::default(), namespace: namespace.into() };
         let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
-        let installation = Installation::default();
-        Self { accesses: Store::default(), outputs: Store::default(), providers, targets, installation }
+        Self {
+            accesses: Store::default(),
+            outputs: Store::default(),
+            providers,
+            targets,
+            installation: Installation::default(),
+            accesses_lost: Arc::default(),
+        }
+    }
+
+    /// A list has lacked much of what was known. What is not in a list is not worked on; nothing is revoked or deleted for that.
+    pub fn collapsed(&self, collapse: Collapse) {
+        tracing::error!(?collapse, "a list has collapsed");
+        if collapse.resource == ClusterAccesses::RESOURCE {
+            self.accesses_lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether that has happened to `ClusterAccess` since this process began: then neither the cache nor a list says which are gone.
+    pub(crate) fn has_lost_accesses(&self) -> bool {
+        self.accesses_lost.load(Ordering::Acquire)
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! *Relies on*: the id of this installation on everything that it makes in a target. *Guarantees*: an object is deleted only if it has
 //! that id, the name that we give, and the uid of a `ClusterAccess` that neither the cache nor the API server has, which is asked after the
-//! target; if it is an hour old; and as it was found. What another installation made, or an earlier version without ids, stays.
+//! target; if it is an hour old; as it was found; and while no list of `ClusterAccess` has [collapsed](coppice_runtime::collapse). What
+//! another installation made, or an earlier version without ids, stays.
 //!
 //! Errors: what a target does not do is logged, and tried again with the next resync; what this API server does not say is asked again
 //! with backoff by the queue.
@@ -71,6 +72,11 @@ enum SweepError {
     /// The target did not answer, or refused something.
     #[error(transparent)]
     Target(#[from] Failure),
+    /// An API server that was restored from a wrong backup lists few of them.
+    #[error(
+        "a list of ClusterAccesses lacked much of what was known: where these are gone for good, restart this replica (kubectl rollout restart)"
+    )]
+    Collapsed,
 }
 
 impl TargetLeftoverController {
@@ -127,6 +133,10 @@ impl TargetLeftoverController {
         let listed = read::list::<ClusterAccesses>(&self.clients.reads, "").await?;
         let listed: BTreeSet<&str> = listed.iter().map(|access| &*access.uid).collect();
         left.retain(|made| !listed.contains(&*made.access));
+        // After the cache was looked at: that is said before it shows such a list.
+        if !left.is_empty() && self.shared.has_lost_accesses() {
+            return Err(SweepError::Collapsed);
+        }
         self.delete(permit, (source, target), &left).await
     }
 
@@ -219,7 +229,7 @@ impl Controller for TargetLeftoverController {
                 tracing::warn!(kubeconfig = %source, %error, "what may be left in the target is not deleted; it is tried again");
                 ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
             }
-            Ok(Err(error @ (SweepError::Kubeconfig(_) | SweepError::Target(_)))) => {
+            Ok(Err(error @ (SweepError::Kubeconfig(_) | SweepError::Target(_) | SweepError::Collapsed))) => {
                 tracing::info!(kubeconfig = %source, %error, "what may be left in the target is not deleted");
                 ReconcileResult::Done
             }

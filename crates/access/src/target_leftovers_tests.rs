@@ -3,6 +3,7 @@ use std::num::NonZeroUsize;
 use coppice_clusters::kubeconfig::{Cluster, Kubeconfig, Unencrypted, User};
 use coppice_clusters_api::SecretKey;
 use coppice_runtime::clock::Clock;
+use coppice_runtime::collapse::Collapse;
 use coppice_runtime::metrics::Metrics;
 use coppice_scripted::{Answer, NOW, scripted};
 use http::Method;
@@ -156,6 +157,26 @@ async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
     assert_eq!(deleted.len(), MAX_REFUSED + 1, "{deleted:?}");
     assert!(deleted[0].ends_with("/coppice-refused0"), "{deleted:?}");
     assert!(deleted[MAX_REFUSED].ends_with("/namespaces/shop/roles/coppice-dead"), "{deleted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_list_that_lacked_much_nothing_is_deleted() {
+    let found = binding("dead", "i", 60);
+    for (resource, expected) in [("clusterproviders", 1), ("clusteraccesses", 0)] {
+        let found = found.clone();
+        let (clients, requests) = scripted(move |method, path, _| match *method {
+            Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": [found]})),
+            Method::GET => Answer::Object(200, json!({"items": []})),
+            _ => Answer::Object(200, json!({})),
+        });
+        let (controller, _) = controller(&[], Some(&[]));
+        controller.shared.collapsed(Collapse { resource, before: 50, missing: 50, after_gap: true });
+        let permit = controller.gate.permit().unwrap();
+        let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
+        assert_eq!(matches!(result, Err(SweepError::Collapsed)), expected == 0, "{resource}: {result:?}");
+        let sent = requests.lock().unwrap();
+        assert_eq!(sent.iter().filter(|sent| sent.method == Method::DELETE).count(), expected, "{resource}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,7 +104,7 @@ impl ClusterAccessController {
         metrics: AccessMetrics,
         shared: &Shared,
     ) -> Self {
-        let Shared { accesses, outputs, providers, targets, installation } = shared.clone();
+        let Shared { accesses, outputs, providers, targets, installation, .. } = shared.clone();
         let (target_rights, allowed_before) = (TargetRights::default(), AllowedBefore::default());
         Self {
             clients,
