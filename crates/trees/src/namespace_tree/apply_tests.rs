@@ -184,3 +184,16 @@ async fn nothing_is_written_to_what_is_gone() {
     assert_eq!((end, made(&sent)), ("done", vec![("PATCH", ROOT), ("PUT", STATUS)]));
     assert_eq!(ready(&sent[1])["reason"], "RootMissing");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_stays_whose_cache_does_not_show_yet_that_its_root_is_gone() {
+    let server = tree(&deleted(), &known(), &labels());
+    let labels = json!({"coppice.dev/root": "shop", "coppice.dev/parent": "shop"});
+    server.put::<Namespaces>(json!({"metadata": {"name": "shop-web", "labels": labels}}));
+    let (end, mut sent) = reconciled(&server, &[WriteAnswer::Gone]).await;
+    sent.retain(|one| !one.path.ends_with("/events"));
+    assert_eq!((end, &made(&sent)[..]), ("done", &[("PATCH", ROOT), ("PUT", STATUS)][..]));
+    let ready = ready(&sent[1]);
+    assert_eq!(ready["reason"], "RootDeleted");
+    assert!(ready["message"].as_str().unwrap().contains("shop/shop-web"), "{ready}");
+}

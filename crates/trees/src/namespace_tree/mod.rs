@@ -22,7 +22,6 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
-use crate::position::is_detaching;
 use apply::Progress;
 
 /// Writes in a row for one object; then others have their turn.
@@ -48,10 +47,10 @@ impl NamespaceTreeController {
         });
     }
 
-    /// Those that are being detached: what is still in them is not always below a root that is there.
-    fn enqueue_detaching(&self, queue: &Queue<Arc<str>>) {
+    /// Those that are being deleted: what is still in them is not always below a root that is there.
+    fn enqueue_ending(&self, queue: &Queue<Arc<str>>) {
         self.context.trees.for_each(|tree| {
-            if is_detaching(tree) {
+            if tree.terminating {
                 queue.add((&*tree.name).into());
             }
         });
@@ -74,7 +73,7 @@ impl Controller for NamespaceTreeController {
                 let (this, queue) = with();
                 move |_, name| {
                     this.enqueue_of_root(name, &queue);
-                    this.enqueue_detaching(&queue);
+                    this.enqueue_ending(&queue);
                 }
             }),
             watches.subscribe(&context.quotas, {
@@ -85,7 +84,7 @@ impl Controller for NamespaceTreeController {
                 let (this, queue) = with();
                 move |parent, name| {
                     this.enqueue_of_root(parent, &queue);
-                    this.enqueue_detaching(&queue);
+                    this.enqueue_ending(&queue);
                     let object = this.context.subnamespaces.get(parent, name);
                     if let Some(tree) = object.filter(|object| !object.status.tree.is_empty()) {
                         queue.add(tree.status.tree.as_str().into());

@@ -92,7 +92,31 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     let stranded =
         if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
-    Ok(Some(Observation { stranded, ..observation(context, Arc::new(tree), namespace, quota, children) }))
+    let mut seen = observation(context, Arc::new(tree), namespace, quota, children);
+    let tree = &seen.tree;
+    let ends = tree.terminating && tree.status.root_uid.is_some() && !has_root && !is_detaching(tree);
+    if ends && seen.left.is_empty() {
+        // The tree ends by that, too.
+        let in_tree = right_below(context, tree, &root).await?;
+        let stay = in_tree.iter().filter(|namespace| !namespace.terminating);
+        seen.left = stay.map(|namespace| format!("{root}/{}", namespace.name)).collect();
+    }
+    Ok(Some(Observation { stranded, ..seen }))
+}
+
+/// The namespaces that were right below the root of this tree by their labels, as the API server has them.
+async fn right_below(
+    context: &TreeContext,
+    tree: &Tree,
+    root: &str,
+) -> Result<Vec<NamespaceFacts>, ReadError> {
+    if context.tree_of_root(root).is_some_and(|oldest| oldest.uid != tree.uid) {
+        return Ok(Vec::new());
+    }
+    let client = &context.shared.clients.reads;
+    let mut in_tree = read::list_labeled::<Namespaces>(client, LABEL_ROOT, root).await?;
+    in_tree.retain(|namespace| was_below(namespace, root));
+    Ok(in_tree)
 }
 
 /// The first one that still is: caches may be behind what was just written. That there is none is not taken from them, since the
@@ -100,9 +124,9 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
 async fn stranded(context: &TreeContext, tree: &Tree, root: &str) -> Result<Option<Stranded>, ReadError> {
     let client = &context.shared.clients.reads;
     let mut names = context.stranded(tree);
-    if names.is_empty() && context.tree_of_root(root).is_none_or(|oldest| oldest.uid == tree.uid) {
-        let in_tree = read::list_labeled::<Namespaces>(client, LABEL_ROOT, root).await?;
-        names = in_tree.iter().filter(|one| was_below(one, root)).map(|one| one.name.clone()).collect();
+    if names.is_empty() {
+        let in_tree = right_below(context, tree, root).await?;
+        names = in_tree.into_iter().map(|namespace| namespace.name).collect();
     }
     for name in names {
         let quota = read::get::<TreeQuotas>(client, &name, TREE_QUOTA_NAME).await?.map(Arc::new);
