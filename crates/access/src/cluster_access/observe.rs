@@ -18,7 +18,7 @@ use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
 use crate::allowed::Seen;
 use crate::cluster_api;
-use crate::kinds::{Access, ClusterAccesses, Provider};
+use crate::kinds::{Access, ClusterAccesses, ClusterProviders, Provider};
 use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::target::user_of;
 use crate::targets::{ReadError, Source};
@@ -32,6 +32,9 @@ pub(super) enum ObserveError {
     /// The same of the Secret with the kubeconfig.
     #[error(transparent)]
     Kubeconfig(ReadError),
+    /// The watch has not shown yet what its provider says now.
+    #[error("ClusterProvider {0} is another one by now than the watch has shown")]
+    Behind(String),
 }
 
 /// What the watch says of its Secret.
@@ -177,7 +180,17 @@ pub(super) async fn permission(
         let rights: Vec<&Rights> = rights.iter().map(|spec| &spec.rights).collect();
         coppice_clusters::given(provider, namespace, spec, &rights, validity)
     });
+    let takes = given == Given::Rights || given == Given::Credential && access.status.revokes_at.is_some();
+    if takes && !is_current(controller, &found).await? {
+        return Err(ObserveError::Behind(name.to_owned()));
+    }
     Ok((permission, given))
+}
+
+/// Whether the API server has this provider as the cache has it: nothing is taken away by what it said before.
+async fn is_current(controller: &ClusterAccessController, known: &Provider) -> Result<bool, kube::Error> {
+    let now = read::get::<ClusterProviders>(&controller.clients.reads, "", &known.name).await?;
+    Ok(now.is_some_and(|now| now.uid == known.uid && now.generation == known.generation))
 }
 
 /// In specs, which rights the target may have; none if that is not known.

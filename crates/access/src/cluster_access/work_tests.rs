@@ -216,6 +216,30 @@ async fn what_a_provider_allows_is_understood_without_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_taken_away_by_what_a_provider_said_before() {
+    let mut status = begun();
+    status["observedGeneration"] = json!(1);
+    let access = decoded(&by_provider("7", &status));
+    for (now, expected) in [(Some(1), Some(Given::Rights)), (Some(2), None), (None, None)] {
+        let (clients, _) = scripted(move |_, path, _| match now {
+            _ if path.ends_with("/namespaces/team") => {
+                Answer::Object(200, json!({"metadata": {"labels": {"ci": "no"}}}))
+            }
+            Some(generation) if path.ends_with("/clusterproviders/p") => {
+                let metadata =
+                    json!({"name": "p", "uid": "p", "resourceVersion": "9", "generation": generation});
+                Answer::Object(200, json!({"metadata": metadata, "spec": {}}))
+            }
+            _ => Answer::Refused(404),
+        });
+        let (controller, _) = controller(clients);
+        controller.providers.store.upsert("", provider(1, "of-the-platform"));
+        let given = observe::permission(&controller, &access).await.map(|(_, given)| given);
+        assert_eq!(given.ok(), expected, "{now:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tenant_is_asked_for_nothing_that_the_platform_keeps() {
     let (clients, requests) = scripted(|method, path, body| match *method {
         Method::GET if path.ends_with("/namespaces/team") => {
