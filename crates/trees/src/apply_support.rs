@@ -14,13 +14,11 @@ use coppice_scripted::{Followers, Sent, Server, WriteAnswer};
 
 use crate::context::TreeContext;
 
-/// What comes of a reconcile where writes are answered so, and which were made.
-pub(crate) async fn reconciled<C: Controller>(
+/// The caches, filled from this server, and a controller on them; what follows it is to be kept.
+pub(crate) async fn filled<C: Controller>(
     server: &Server,
-    answers: &[WriteAnswer],
     controller: impl FnOnce(Arc<TreeContext>) -> C,
-    key: C::Key,
-) -> (&'static str, Vec<Sent>) {
+) -> (Arc<TreeContext>, Arc<C>, Followers) {
     let (clients, server_clock) = server.clients();
     let (clock, metrics) = (server_clock.clock().clone(), Metrics::new("test"));
     let mut followers = Followers::new(&clients, &server_clock);
@@ -32,6 +30,17 @@ pub(crate) async fn reconciled<C: Controller>(
     let controller = Arc::new(controller(Arc::clone(&context)));
     followers.fill(&context.shared.configs).await;
     followers.add(&controller).await;
+    (context, controller, followers)
+}
+
+/// What comes of a reconcile where writes are answered so, and which were made.
+pub(crate) async fn reconciled<C: Controller>(
+    server: &Server,
+    answers: &[WriteAnswer],
+    controller: impl FnOnce(Arc<TreeContext>) -> C,
+    key: C::Key,
+) -> (&'static str, Vec<Sent>) {
+    let (_, controller, _followers) = filled(server, controller).await;
     server.answer_writes(answers.iter().copied());
     let end = match controller.reconcile(key).await {
         ReconcileResult::Done => "done",

@@ -1,16 +1,20 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_kinds::{Configs, Namespaces};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
-use coppice_scripted::{Answer, Sent, scripted};
+use coppice_scripted::{Answer, Sent, Server, scripted};
 use http::Method;
 
 use super::super::plan::tests::{deleted, now, object, observation, quota, ready};
 use super::*;
+use crate::apply_support;
+use crate::namespace_tree::NamespaceTreeController;
 
 /// What comes of the next write for what was observed where it is answered so; and which writes were made.
 async fn next_write(seen: Observation, answer: Answer) -> (&'static str, Vec<Sent>) {
@@ -115,5 +119,36 @@ async fn a_namespace_is_created_only_after_the_one_above_says_so() {
             (&metadata["uid"], &metadata["labels"]["coppice.dev/has-children"]),
             (&json!("uid-of-shop"), &json!("u-1"))
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_below_goes_while_a_namespace_there_is_not_known() {
+    // With too many labels it is not known whether they protect it.
+    for (labels, is_known) in [(1, true), (200, false)] {
+        let server = Server::new();
+        server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+        let deleted = json!({
+            "name": "shop-web", "namespace": "shop", "uid": "s", "finalizers": [FINALIZER],
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0
+        });
+        let spec = json!({"quota": {"hard": {"pods": "4"}}, "cascadeUntil": "2026-01-01T01:00:00Z"});
+        let status = json!({"namespaceUid": "uid-of-shop-web"});
+        server.put::<Subnamespaces>(json!({"metadata": deleted, "spec": spec, "status": status}));
+        server.put::<Namespaces>(json!({"metadata": {"name": "shop-web"}}));
+        let below = json!({"name": "shop-web-a", "namespace": "shop-web"});
+        let spec = json!({"quota": {"hard": {"pods": "1"}}});
+        let status = json!({"namespaceUid": "uid-of-shop-web-a"});
+        server.put::<Subnamespaces>(json!({"metadata": below, "spec": spec, "status": status}));
+        let labels: BTreeMap<String, String> =
+            (0..labels).map(|n| (format!("l{n}"), "x".repeat(60))).collect();
+        server.put::<Namespaces>(json!({"metadata": {"name": "shop-web-a", "labels": labels}}));
+        let (context, _controller, _followers) =
+            apply_support::filled(&server, NamespaceTreeController::new).await;
+        let seen = observe::cached(&context, &SubnamespaceKey::new("shop", "shop-web")).unwrap();
+        assert_eq!(seen.below.len(), 1);
+        let stale = seen.stale.map(|(_, why)| why);
+        assert_eq!(stale.is_none(), is_known, "{stale:?}");
+        assert!(stale.is_none_or(|why| why.contains("shop-web-a has more than")));
     }
 }

@@ -210,11 +210,6 @@ async fn around(
 fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Observation {
     let shared = &context.shared;
     let Objects { object, parent, parent_quota, namespace, quota, children, predecessor } = objects;
-    let unreadable = || {
-        let names = [&object.name, &object.namespace];
-        let unreadable = names.into_iter().find_map(|name| shared.namespaces.unreadable_object(name))?;
-        Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
-    };
     let parent_position = context.position(&object.namespace);
     let detaching = parent_position.as_ref().ok().filter(|position| position.is_detaching());
     let (mut copies, mut transfers) = (0, 0);
@@ -232,6 +227,14 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         parent_position.as_ref().map(|position| cascading_above(context, position)).unwrap_or_default();
     let asked = cascades(&object) || !above.is_empty();
     let below = if asked { context.bottom_up(&object.name) } else { Vec::new() };
+    let unreadable = || {
+        // One below that is not known may be protected, and above others.
+        let of_below = below.iter().map(|(one, _)| &one.name);
+        let mut names = [&object.name, &object.namespace].into_iter().chain(of_below);
+        let unreadable = names.find_map(|name| shared.namespaces.unreadable_object(name))?;
+        Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
+    };
+    let stale = context.stale().or_else(unreadable);
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {
@@ -240,10 +243,7 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         moving: None,
         predecessor,
         siblings: siblings(context, &object),
-        stale: context
-            .stale()
-            .or_else(unreadable)
-            .or_else(|| detaching.and_then(|_| context.stale_besides())),
+        stale: stale.or_else(|| detaching.and_then(|_| context.stale_besides())),
         copies,
         transfers,
         parent_position,
