@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use coppice_api::names::{LABEL_CHILDREN, LABEL_ROOT, TREE_QUOTA_NAME};
-use coppice_kinds::{NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
+use coppice_kinds::{CopiedKind, NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 
 use crate::context::{TreeContext, Why, was_below};
+use crate::copies::listed;
 use crate::position::is_detaching;
 
 /// What a plan is made from.
@@ -42,6 +43,8 @@ pub(super) struct Stranded {
     pub(super) quota: Option<Arc<TreeQuota>>,
     /// How many Subnamespaces are in it.
     pub(super) children: usize,
+    /// How many copies are in it that are not its own yet. Those of a namespace in no tree are deleted.
+    pub(super) copies: usize,
 }
 
 /// Why something could not be read again.
@@ -64,7 +67,10 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
     let stranded = names.iter().find_map(|name| {
         let children = context.subnamespaces.list(name).len();
         let namespace = context.shared.namespaces.get("", name)?;
-        Some(Stranded { namespace, quota: context.quotas.get(name, TREE_QUOTA_NAME), children })
+        let own = |kind| context.copies.decoded(kind, name).unwrap_or_default();
+        let copies =
+            CopiedKind::ALL.into_iter().flat_map(own).filter(|object| object.origin.is_some()).count();
+        Some(Stranded { namespace, quota: context.quotas.get(name, TREE_QUOTA_NAME), children, copies })
     });
     Some(Observation { stranded, ..observation(context, tree, namespace, quota, children) })
 }
@@ -137,7 +143,12 @@ async fn stranded(context: &TreeContext, tree: &Tree, root: &str) -> Result<Opti
         };
         if let Some(namespace) = namespace.filter(is_stranded) {
             let children = read::list::<Subnamespaces>(client, &name).await?.len();
-            return Ok(Some(Stranded { namespace: Arc::new(namespace), quota, children }));
+            let mut copies = 0;
+            for kind in CopiedKind::ALL {
+                let own = listed(client, kind, &name).await?;
+                copies += own.iter().filter(|object| object.origin.is_some()).count();
+            }
+            return Ok(Some(Stranded { namespace: Arc::new(namespace), quota, children, copies }));
         }
     }
     Ok(None)

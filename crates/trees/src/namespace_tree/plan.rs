@@ -8,7 +8,7 @@ use coppice_api::{NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::observe::{Observation, Stranded};
 use crate::allotment::{amounts, understood};
@@ -28,6 +28,8 @@ const NEED_SOMEBODY: [Reason; 6] = [
 ];
 /// So many of the namespaces that are left without a root are named.
 const MAX_NAMED: usize = 5;
+/// So long after copies were left in a namespace it is looked again.
+const COPIES_LOOKED_AT: SignedDuration = SignedDuration::from_secs(5);
 /// What became of a root whose name another namespace has.
 const ANOTHER_ONE: &str = "was deleted, and is another one now";
 
@@ -179,7 +181,7 @@ impl TreePlan {
         let root = observation.root.as_deref().filter(|root| ours == Some(root.uid.as_str()));
         let Some(root) = root else {
             if let Some(stranded) = &observation.stranded {
-                return Err((Reason::Detaching, self.release(stranded)));
+                return Err((Reason::Detaching, self.release(stranded, observation.time.now())));
             }
             if is_detaching(tree) && observation.children > 0 {
                 return Err((Reason::Detaching, left_inside(observation)));
@@ -224,8 +226,8 @@ impl TreePlan {
     }
 
     /// Takes a namespace out of the tree whose root is gone, and says what is done. What was on its way to it and from it went with the root.
-    fn release(&mut self, stranded: &Stranded) -> String {
-        let Stranded { namespace, quota, children } = stranded;
+    fn release(&mut self, stranded: &Stranded, now: Timestamp) -> String {
+        let Stranded { namespace, quota, children, copies } = stranded;
         let name = &namespace.name;
         let quota = quota.as_deref().filter(|quota| quota.tree.is_some());
         let held =
@@ -236,6 +238,13 @@ impl TreePlan {
         if held > 0 {
             return format!(
                 "the tree is being detached: QuotaTransfers from namespace {name} end first ({held})"
+            );
+        }
+        if *copies > 0 {
+            // Nobody is woken by the last of them.
+            self.next_check = now.checked_add(COPIES_LOOKED_AT).ok();
+            return format!(
+                "the tree is being detached: {copies} copies in namespace {name} become its own first"
             );
         }
         self.step = if quota.is_some() {

@@ -237,10 +237,16 @@ fn a_namespace_that_has_lost_its_root_and_its_subnamespace_is_taken_out_of_a_tre
     let namespace = NamespaceFacts { name: "shop-web".to_owned(), ..root(&labels) };
     let left = vec!["shop/shop-web".to_owned()];
     let seen = |quota: Option<Arc<TreeQuota>>, children| {
-        let stranded = Some(Stranded { namespace: Arc::new(namespace.clone()), quota, children });
+        let stranded = Some(Stranded { namespace: Arc::new(namespace.clone()), quota, children, copies: 0 });
         Observation { root: None, quota: None, left: left.clone(), stranded, ..deleted() }
     };
     waits(&seen(Some(quota("4")), 2), Reason::Detaching, "2 Subnamespaces in namespace shop-web first");
+    let mut with_copies = seen(Some(quota("4")), 0);
+    if let Some(stranded) = &mut with_copies.stranded {
+        stranded.copies = 3;
+    }
+    waits(&with_copies, Reason::Detaching, "3 copies in namespace shop-web become its own first");
+    assert_eq!(plan(&with_copies).next_check, Some(now() + COPIES_LOOKED_AT));
     let mut holding = quota("4");
     let held = json!({"allotment": {"pods": "4"}, "given": {}, "held": {"a/b/c": {"amount": {"pods": "1"}, "since": "2026-01-01T00:00:00Z"}}});
     let held = serde_json::from_value::<Ledger>(held).unwrap().held;
