@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use coppice_api::names::LABEL_PARENT;
+use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
 use coppice_kinds::{NamespaceTrees, Namespaces, SubnamespaceObject, Subnamespaces, Tree};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::read::{self, ListError};
 
-use crate::context::{MAX_PATH, TreeContext};
-use crate::position::{Above, Place, above};
+use crate::context::{MAX_PATH, TreeContext, was_below};
+use crate::position::{Above, Place, above, is_detaching};
 
 /// A namespace, and where it is.
 pub(crate) struct FreshPlace {
@@ -59,12 +59,32 @@ pub(crate) async fn place(context: &TreeContext, name: &str) -> Result<FreshPlac
         match above {
             Above::Namespace(next) => at = next,
             Above::Nothing => {
-                break Place::at_root(tree_of_root(context, &namespace.name).await?, &namespace, path);
+                break match detaching_without_root(context, &namespace).await? {
+                    Some(tree) => Place::below_lost_root(&tree, path),
+                    None => Place::at_root(tree_of_root(context, &namespace.name).await?, &namespace, path),
+                };
             }
             Above::Unknown(why) => break Place::Unknown(why),
         }
     };
     Ok(FreshPlace { namespace: lowest, place, creators })
+}
+
+/// The tree right below whose root a namespace was, by its labels, while the tree is being detached and the root is gone.
+async fn detaching_without_root(
+    context: &TreeContext,
+    namespace: &NamespaceFacts,
+) -> Result<Option<Arc<Tree>>, ListError> {
+    let Some(root) = namespace.labels.get(LABEL_ROOT).filter(|root| was_below(namespace, root)) else {
+        return Ok(None);
+    };
+    let Some(tree) = tree_of_root(context, root).await?.filter(|tree| is_detaching(tree)) else {
+        return Ok(None);
+    };
+    let Some(uid) = tree.status.root_uid.as_deref() else { return Ok(None) };
+    let now = read::get::<Namespaces>(&context.shared.clients.reads, "", root).await?;
+    let is_lost = now.is_none_or(|now| now.uid != uid);
+    Ok(is_lost.then_some(tree))
 }
 
 /// The tree that this namespace is the root of. Of several trees the oldest counts: none that is older than a known one comes later.

@@ -1,4 +1,6 @@
 use coppice_kinds::{Configs, NamespaceTrees, Subnamespaces, TreeQuotas};
+use coppice_runtime::controller::Controller as _;
+use coppice_runtime::queue::ReconcileResult;
 use coppice_scripted::{Sent, Server, WriteAnswer};
 use http::Method;
 
@@ -76,6 +78,34 @@ async fn a_copy_is_created_and_what_follows_depends_on_the_answer() {
         assert_eq!(metadata["labels"]["coppice.dev/propagated-from"], "shop");
         assert_eq!(metadata["annotations"]["coppice.dev/propagated-uid"], "u-admins");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_stays_whose_namespace_has_lost_its_root_while_the_tree_is_detached() {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    let metadata = json!({
+        "name": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0
+    });
+    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "20"}}, "deletionPolicy": "Detach", "propagate": {}});
+    let status = json!({"rootUid": "u-shop"});
+    server.put::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec, "status": status}));
+    let web = |labels: Value| json!({"metadata": {"name": "web", "uid": "u-web", "labels": labels}});
+    server.put::<Namespaces>(web(json!({})));
+    let labels = json!({"coppice.dev/propagated-from": "shop"});
+    server.put::<RoleBindings>(json!({
+        "metadata": {"name": "admins", "namespace": "web", "uid": "u-copy", "labels": labels},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "User", "name": "ann"}]
+    }));
+    let (_, controller, _followers) = apply_support::filled(&server, PropagationController::new).await;
+    // The watch does not show that.
+    server.put::<Namespaces>(web(json!({"coppice.dev/root": "shop", "coppice.dev/parent": "shop"})));
+    assert_eq!(controller.reconcile("web".into()).await, ReconcileResult::Done);
+    let sent = server.writes();
+    let writes: Vec<&str> = sent.iter().map(|one| one.method.as_str()).collect();
+    assert_eq!(writes, ["PATCH"], "{sent:#?}");
+    assert_eq!(sent[0].body["metadata"]["labels"], json!({"coppice.dev/propagated-from": null}));
 }
 
 #[test]
