@@ -227,7 +227,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// What a control plane survives.
+/// What a control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureTolerance {
     /// The failure of a node.

@@ -155,7 +155,7 @@ impl Infrastructure {
     }
 }
 
-/// What a cluster of Gardener is for.
+/// What a cluster of Gardener is for. Default: `evaluation`, as Gardener's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
