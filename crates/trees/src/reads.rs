@@ -1,11 +1,13 @@
 //! Reads straight from the API server, for what must not be decided by caches: one of them may be behind another.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
 use coppice_kinds::{NamespaceTrees, Namespaces, SubnamespaceObject, Subnamespaces, Tree};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::read::{self, ListError};
+use futures::future::try_join_all;
 
 use crate::context::{MAX_PATH, TreeContext, was_below};
 use crate::position::{Above, Place, above, is_detaching};
@@ -26,10 +28,23 @@ pub(crate) struct Link {
     pub(crate) above: Above,
 }
 
-/// Reads a namespace and the Subnamespace that created it; none if there is no such namespace.
-pub(crate) async fn link(client: &kube::Client, name: &str) -> Result<Option<Link>, kube::Error> {
-    let Some(namespace) = read::get::<Namespaces>(client, "", name).await? else { return Ok(None) };
+/// Reads a namespace and the Subnamespace that created it; none if there is no such namespace. Both are read at once if the Subnamespace is
+/// in the namespace that is `known` to be above.
+pub(crate) async fn link(
+    client: &kube::Client,
+    name: &str,
+    known: Option<&str>,
+) -> Result<Option<Link>, kube::Error> {
+    let (namespace, guess) = match known {
+        Some(parent) => tokio::try_join!(
+            read::get::<Namespaces>(client, "", name),
+            read::get::<Subnamespaces>(client, parent, name),
+        )?,
+        None => (read::get::<Namespaces>(client, "", name).await?, None),
+    };
+    let Some(namespace) = namespace else { return Ok(None) };
     let named = match namespace.labels.get(LABEL_PARENT) {
+        Some(parent) if known == Some(parent) => guess.map(Arc::new),
         Some(parent) => read::get::<Subnamespaces>(client, parent, name).await?.map(Arc::new),
         None => None,
     };
@@ -38,14 +53,37 @@ pub(crate) async fn link(client: &kube::Client, name: &str) -> Result<Option<Lin
     Ok(Some(Link { namespace: Arc::new(namespace), creator, above }))
 }
 
+/// Reads at once all on a way down from a root, each of which is known to be below the one before it.
+async fn links(
+    client: &kube::Client,
+    path: &[Box<str>],
+) -> Result<BTreeMap<Box<str>, Option<Link>>, kube::Error> {
+    let (mut reads, mut above) = (Vec::new(), None);
+    for name in path {
+        reads.push(link(client, name, above));
+        above = Some(&**name);
+    }
+    let links = try_join_all(reads).await?;
+    Ok(path.iter().cloned().zip(links).collect())
+}
+
 /// Reads a namespace, those above it, and their tree.
 pub(crate) async fn place(context: &TreeContext, name: &str) -> Result<FreshPlace, ListError> {
     let client = &context.shared.clients.reads;
     let (mut lowest, mut creators) = (None, Vec::new());
     let mut path: Vec<Box<str>> = Vec::new();
     let mut at: Box<str> = name.into();
+    // Where the caches say that it is. What is found there says whether it is so.
+    let mut ahead = match context.place(name) {
+        Place::In(position) => links(client, position.names()).await?,
+        Place::Out | Place::Unknown(_) => BTreeMap::new(),
+    };
     let place = loop {
-        let Some(Link { namespace, creator, above }) = link(client, &at).await? else {
+        let found = match ahead.remove(&at) {
+            Some(found) => found,
+            None => link(client, &at, None).await?,
+        };
+        let Some(Link { namespace, creator, above }) = found else {
             break Place::without(&path, &at, None);
         };
         if path.len() >= MAX_PATH {

@@ -108,6 +108,53 @@ async fn a_copy_stays_whose_namespace_has_lost_its_root_while_the_tree_is_detach
     assert_eq!(sent[0].body["metadata"]["labels"], json!({"coppice.dev/propagated-from": null}));
 }
 
+/// `admins` in `web`: a copy of what `shop` has, or had.
+fn put_copy(server: &Server) {
+    let labels = json!({"coppice.dev/propagated-from": "shop"});
+    let annotations = json!({"coppice.dev/propagated-uid": "u-admins"});
+    server.put::<RoleBindings>(json!({
+        "metadata": {
+            "name": "admins", "namespace": "web", "uid": "u-copy", "labels": labels, "annotations": annotations
+        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "User", "name": "ann"}]
+    }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_deleted_as_it_was_before_its_source_was_looked_for() {
+    let source = tree().object::<RoleBindings>("shop", "admins");
+    // What the watch does not show, what comes of it, how many requests delete something, and whether the copy is gone.
+    for (unseen, end, requests, gone) in [
+        (None, ReconcileResult::Done, 1, true),
+        (Some("source"), ReconcileResult::Done, 0, false),
+        (Some("copy"), ReconcileResult::retry("conflict"), 1, false),
+    ] {
+        let server = tree();
+        server.remove::<RoleBindings>("shop", "admins");
+        put_copy(&server);
+        let known = server.object::<RoleBindings>("web", "admins")["metadata"]["resourceVersion"].clone();
+        let (_, controller, _followers) = apply_support::filled(&server, PropagationController::new).await;
+        match unseen {
+            Some("source") => server.put::<RoleBindings>(source.clone()),
+            Some(_) => put_copy(&server),
+            None => {}
+        }
+        assert_eq!(controller.reconcile("web".into()).await, end, "{unseen:?}");
+        let sent = server.writes();
+        let deletes: Vec<&Sent> = sent.iter().filter(|one| one.method == Method::DELETE).collect();
+        assert_eq!(deletes.len(), requests, "{unseen:?}: {sent:#?}");
+        for delete in deletes {
+            let expected = json!({"uid": "u-copy", "resourceVersion": known});
+            assert_eq!(
+                (&*delete.path, &delete.body["preconditions"]),
+                (&*format!("{COPIES}/admins"), &expected)
+            );
+        }
+        assert_eq!(server.object::<RoleBindings>("web", "admins").is_null(), gone, "{unseen:?}");
+    }
+}
+
 #[test]
 fn a_merge_leaves_nothing_of_what_was_there() {
     for (before, after, patch) in [

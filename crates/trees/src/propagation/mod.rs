@@ -3,7 +3,7 @@
 //!
 //! Watches these, `NamespaceTree`, `Subnamespace`, namespaces and their native quotas; acts on the leader alone. A key is a
 //! namespace that copies are made in: `observe → plan → apply → report` for all that it is to have, however often, until it has that.
-//! Copies are made on what the caches know; nothing is deleted but on what was just read, and as it was read.
+//! Copies are made on what the caches know; nothing is deleted but on what was just read of all above it, and as it was before that.
 //!
 //! *Relies on*: the policies of the installation, which keep everybody else from writing copies. *Guarantees*: only objects with our
 //! label are changed or deleted; a copy is never a source; nothing is deleted while anything that says so is stale or unknown; a new

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_api::names::{LABEL_PARENT, TREE_QUOTA_NAME};
 use coppice_kinds::{CopiedKind, Propagated, SubnamespaceObject, TreeQuota};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::read::ListError;
 use coppice_runtime::shared_read::SharedRead;
+use futures::future::try_join_all;
 
 use crate::context::{TreeContext, Why};
 use crate::copies::{listed, named_object};
@@ -93,22 +94,32 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
     }
 }
 
-/// The same, with the objects of these names read again, in the namespace and in those above it: which of them are deleted is decided on
-/// this.
+/// The same, with the namespace and the objects of these names above it read again: which of its own are deleted is decided on this.
 pub(super) async fn fresh(
     context: &TreeContext,
     name: &str,
     named: &Named,
 ) -> Result<Observation, ReadError> {
     let client = &context.shared.clients.reads;
-    // What is in it first: what has been copied since is not among it.
-    let own = objects(context, name, named).await?;
-    let link = reads::link(client, name).await?;
+    // As it was before anything is read: what has been copied since is not among it. What has changed since is not deleted, since each is
+    // deleted at the revision that is known here.
+    let own = objects(context, name, &Named::new()).await?;
+    let before = context.shared.namespaces.get("", name);
+    let known = before.as_ref().and_then(|namespace| namespace.labels.get(LABEL_PARENT));
+    let (link, seen) =
+        tokio::try_join!(async { reads::link(client, name, known).await.map_err(ReadError::Get) }, async {
+            match known {
+                Some(parent) => read_above(context, parent, named).await.map(Some),
+                None => Ok(None),
+            }
+        },)?;
     let (place, above) = match &link {
         None => (Place::Out, Vec::new()),
         Some(Link { above: Above::Namespace(parent), .. }) => {
-            let shared = context.shared_above(parent, named);
-            let above = shared.read(fresh_above(context, parent, named)).await.map_err(ReadError::Above)?;
+            let above = match seen.filter(|_| known == Some(&**parent)) {
+                Some(above) => above,
+                None => read_above(context, parent, named).await?,
+            };
             (above.place.below(name), above.sources.clone())
         }
         // From a root nothing is above, and it is seldom asked for.
@@ -128,21 +139,48 @@ pub(super) async fn fresh(
     })
 }
 
+/// One read for all that are right below a namespace and ask at the same time.
+async fn read_above(
+    context: &TreeContext,
+    parent: &str,
+    named: &Named,
+) -> Result<Arc<FreshAbove>, ReadError> {
+    let shared = context.shared_above(parent, named);
+    shared.read(fresh_above(context, parent, named)).await.map_err(ReadError::Above)
+}
+
 /// Reads the place of a namespace that others are below, and what is copied from it and from those above it.
 async fn fresh_above(context: &TreeContext, parent: &str, named: &Named) -> Result<FreshAbove, ReadError> {
-    let FreshPlace { namespace, place, .. } = reads::place(context, parent).await?;
+    // What is there is read along with where it is, as far as that is known.
+    let known = match context.place(parent) {
+        Place::In(position) => position.names().to_vec(),
+        Place::Out | Place::Unknown(_) => Vec::new(),
+    };
+    let (FreshPlace { namespace, place, .. }, seen) = tokio::try_join!(
+        async { reads::place(context, parent).await.map_err(ReadError::List) },
+        all_sources(context, &known, named),
+    )?;
     if namespace.is_none() {
         // What is below it is in no other place for that.
         let place = Place::without(&["below".into()], parent, None);
         return Ok(FreshAbove { place, sources: Vec::new() });
     }
-    let mut all = Vec::new();
-    if let Place::In(position) = &place {
-        for namespace in position.names().iter().rev() {
-            all.push(sources(objects(context, namespace, named).await?));
-        }
-    }
-    Ok(FreshAbove { place, sources: all })
+    let sources = match &place {
+        Place::In(position) if position.names() == known => seen,
+        Place::In(position) => all_sources(context, position.names(), named).await?,
+        Place::Out | Place::Unknown(_) => Vec::new(),
+    };
+    Ok(FreshAbove { place, sources })
+}
+
+/// What is copied of each of these, which are on a way down from a root: of the nearest first.
+async fn all_sources(
+    context: &TreeContext,
+    path: &[Box<str>],
+    named: &Named,
+) -> Result<Vec<Vec<Arc<Propagated>>>, ReadError> {
+    let reads: Vec<_> = path.iter().rev().map(|namespace| objects(context, namespace, named)).collect();
+    Ok(try_join_all(reads).await?.into_iter().map(sources).collect())
 }
 
 async fn objects(

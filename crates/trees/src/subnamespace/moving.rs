@@ -63,7 +63,7 @@ pub(super) async fn read(
     let unknown = |why: String| Ok(MoveTarget::Nowhere((Reason::NotInTree, why)));
     let (mut going, mut at) = (Vec::new(), object.namespace.clone());
     let above = loop {
-        let Some(Link { namespace, creator, above }) = reads::link(client, &at).await? else {
+        let Some(Link { namespace, creator, above }) = reads::link(client, &at, None).await? else {
             return unknown(format!("namespace {at}, which is above, is missing"));
         };
         if !namespace.terminating {
