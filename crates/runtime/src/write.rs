@@ -238,21 +238,42 @@ pub async fn create_object<K: Kind>(
     namespace: &str,
     object: &impl Serialize,
 ) -> Result<K::Object, WriteError> {
-    Ok(create_in_namespace::<K>(clients, permit, namespace, object).await?)
+    create_object_with::<K>(clients, permit, namespace, object, &K::Context::default()).await
 }
 
-/// The same for a namespace of which it is not known whether it is being deleted.
+/// The same, of which as much is kept as this context says.
+pub async fn create_object_with<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    object: &impl Serialize,
+    context: &K::Context,
+) -> Result<K::Object, WriteError> {
+    Ok(created::<K>(clients, permit, namespace, object, context).await?)
+}
+
+/// Creates an object as [`create_object`] does, in a namespace of which it is not known whether it is being deleted.
 pub async fn create_in_namespace<K: Kind>(
     clients: &Clients,
     permit: &Permit,
     namespace: &str,
     object: &impl Serialize,
 ) -> Result<K::Object, CreateError> {
+    created::<K>(clients, permit, namespace, object, &K::Context::default()).await
+}
+
+async fn created<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    object: &impl Serialize,
+    context: &K::Context,
+) -> Result<K::Object, CreateError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
     let request = request::<K>((http::Method::POST, path), (JSON, body))?;
     let created = permit.client(clients).request_text(request).await?;
-    Ok(read::decoded::<K>(created.as_bytes(), &K::Context::default())?)
+    Ok(read::decoded::<K>(created.as_bytes(), context)?)
 }
 
 /// The revision of an object that a write is decided on.

@@ -110,13 +110,13 @@ async fn merge_namespace(
     write::merge::<Namespaces>(clients, permit, ("", name), revision, fields).await.map(drop)
 }
 
-/// Creates the namespace of a Subnamespace with this uid. What is said of the tree counts over what else it is to have.
+/// Creates the namespace of a Subnamespace with this uid; as it is then. What is said of the tree counts over what else it is to have.
 pub(crate) async fn create_namespace(
     context: &TreeContext,
     permit: &Permit,
     (name, uid): (&str, &str),
     (position, metadata): (&Position, &NamespaceMetadata),
-) -> Result<(), WriteError> {
+) -> Result<NamespaceFacts, WriteError> {
     let NamespaceMetadata { mut labels, mut annotations } = metadata.clone();
     labels.extend(position.labels(Some(uid)));
     annotations.insert(ANNOTATION_PATH.to_owned(), position.path());
@@ -124,5 +124,6 @@ pub(crate) async fn create_namespace(
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": name, "labels": labels, "annotations": annotations}
     });
-    write::create_object::<Namespaces>(&context.shared.clients, permit, "", &object).await.map(drop)
+    let kept = context.shared.namespaces.current_context();
+    write::create_object_with::<Namespaces>(&context.shared.clients, permit, "", &object, &kept).await
 }

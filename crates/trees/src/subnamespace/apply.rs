@@ -147,7 +147,7 @@ async fn carry_out(
             let child = (&*object.name, &*object.uid);
             writes::create_namespace(context, permit, child, (&place.0, &place.1))
                 .await
-                .map(|()| Written::Other)
+                .map(Written::NewNamespace)
         }
         Step::Label(changes) => {
             let Some(namespace) = observation.own_namespace() else { return Err(WriteError::Gone) };

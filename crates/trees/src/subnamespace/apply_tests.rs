@@ -123,6 +123,14 @@ async fn a_namespace_is_created_only_after_the_one_above_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_follows_the_creation_of_a_namespace_is_decided_on_what_was_answered() {
+    let created = json!({"metadata": {"name": "shop-web", "uid": "uid-of-shop-web", "resourceVersion": "9"}});
+    let (progress, writes) = next_write(observation(), Answer::Object(201, created)).await;
+    let sent: Vec<Method> = writes.iter().map(|sent| sent.method.clone()).collect();
+    assert_eq!((progress, &sent[..]), ("written", &[Method::PATCH, Method::POST][..]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_below_goes_while_a_namespace_there_is_not_known() {
     // With too many labels it is not known whether they protect it.
     for (labels, is_known) in [(1, true), (200, false)] {

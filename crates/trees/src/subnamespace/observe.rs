@@ -78,6 +78,8 @@ pub(super) struct Observation {
 /// What one of our own writes has made of an object, as the API server has answered it.
 pub(super) enum Written {
     Object(SubnamespaceObject),
+    /// The namespace, which was not there before: there is nothing in it yet.
+    NewNamespace(NamespaceFacts),
     ParentQuota(TreeQuota),
     OwnQuota(TreeQuota),
     /// Of which too little is answered.
@@ -323,6 +325,10 @@ impl Observation {
         let mut objects = Objects { object, parent, parent_quota, namespace, quota, children, predecessor };
         match written {
             Written::Object(object) => objects.object = Arc::new(object),
+            Written::NewNamespace(namespace) => {
+                objects.namespace = Some(Arc::new(namespace));
+                (objects.quota, objects.children) = (None, Vec::new());
+            }
             Written::ParentQuota(quota) => objects.parent_quota = Some(Arc::new(quota)),
             Written::OwnQuota(quota) => objects.quota = Some(Arc::new(quota)),
             Written::Other => return None,
