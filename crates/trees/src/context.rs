@@ -17,6 +17,7 @@ use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above, is_detaching};
 use crate::propagation::{Named, SharedAbove};
+use crate::subnamespace::UnseenWrites;
 
 /// No path has more names: a tree is at most 50 deep.
 pub(crate) const MAX_PATH: usize = 64;
@@ -45,6 +46,8 @@ pub struct TreeContext {
     pub(crate) copies: CopyStores,
     /// What is measured of trees.
     pub(crate) metrics: TreeMetrics,
+    /// What was written of Subnamespaces and is not in their cache yet.
+    pub(crate) unseen: UnseenWrites,
     /// One lock for each namespace whose quota is being changed.
     turns: InUse<Box<str>, Lock<()>>,
     /// One read of each namespace and those above it, with the objects of these names, for all right below it that need it.
@@ -66,6 +69,7 @@ impl TreeContext {
             quotas: Store::default(),
             transfers: Store::default(),
             copies: CopyStores::default(),
+            unseen: UnseenWrites::default(),
             turns: InUse::default(),
             reads_above: InUse::default(),
             sizes: Mutex::default(),

@@ -1,7 +1,7 @@
 //! Carries out the one next write of a plan that was made on fresh reads.
 
 use coppice_api::names::TREE_QUOTA_NAME;
-use coppice_kinds::{NamespaceTrees, TreeQuotas};
+use coppice_kinds::{NamespaceTrees, Tree, TreeQuotas};
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
 use jiff::Timestamp;
@@ -56,6 +56,12 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> 
         }
     }
     outcome(done)
+}
+
+/// Says how many namespaces a tree has on what the caches know, since nothing rests on it. Whether that was said.
+pub(super) async fn says_size(context: &TreeContext, permit: &Permit, tree: &Tree, plan: &TreePlan) -> bool {
+    let written = write::status::<NamespaceTrees>(&context.shared.clients, permit, tree, &plan.status).await;
+    written.is_ok()
 }
 
 /// Whether it happened is seen by who reads again.

@@ -1,8 +1,13 @@
+use std::sync::Arc;
+
 use coppice_api::names::FINALIZER;
-use coppice_kinds::{Configs, Namespaces};
+use coppice_kinds::{Configs, Namespaces, Subnamespaces};
+use coppice_runtime::controller::Controller as _;
+use coppice_runtime::queue::ReconcileResult;
 use coppice_scripted::{Sent, Server, WriteAnswer};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::super::NamespaceTreeController;
 use super::*;
@@ -54,6 +59,12 @@ fn deleted() -> Value {
 /// A tree that was set up and is being deleted.
 fn ending() -> Server {
     let server = tree(&deleted(), &known(), &labels());
+    put_quota(&server);
+    server
+}
+
+/// The root has the quota of its tree.
+fn put_quota(server: &Server) {
     let ledger = json!({"allotment": {"pods": "10"}, "given": {"pods": "0"}}).to_string();
     server.put::<TreeQuotas>(json!({
         "metadata": {
@@ -62,7 +73,6 @@ fn ending() -> Server {
         },
         "spec": {"hard": {"pods": "10"}}, "status": {"hard": {"pods": "10"}, "used": {"pods": "2"}}
     }));
-    server
 }
 
 /// Trees in each state in which something is written, and what is written first.
@@ -196,4 +206,38 @@ async fn a_tree_stays_whose_cache_does_not_show_yet_that_its_root_is_gone() {
     let ready = ready(&sent[1]);
     assert_eq!(ready["reason"], "RootDeleted");
     assert!(ready["message"].as_str().unwrap().contains("shop/shop-web"), "{ready}");
+}
+
+/// A tree that is set up, with two namespaces in it besides its root, and this status.
+fn grown(status: &Value) -> Server {
+    let server = tree(&json!({}), status, &labels());
+    put_quota(&server);
+    for name in ["a", "b"] {
+        let spec = json!({"quota": {"hard": {"pods": "1"}}});
+        let status = json!({"tree": "shop", "namespaceUid": format!("u-{name}")});
+        let metadata = json!({"name": name, "namespace": "web"});
+        server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": spec, "status": status}));
+    }
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_tree_is_larger_is_said_once_a_second_and_that_it_is_smaller_at_once() {
+    let server = grown(&known());
+    assert_eq!(reconciled(&server, &[]).await.0, "done");
+    let mut status = server.object::<NamespaceTrees>("", "shop")["status"].clone();
+    assert_eq!(status["namespaces"], 3);
+    // The watch does not show what was said, so there is as much to say the second time.
+    for (before, said_again) in [(2, 0), (4, 1)] {
+        status["namespaces"] = json!(before);
+        let server = grown(&status);
+        let (_, controller, _followers) = apply_support::filled(&server, NamespaceTreeController::new).await;
+        assert_eq!(Arc::clone(&controller).reconcile("shop".into()).await, ReconcileResult::Done);
+        let sent = server.writes();
+        let [put] = &sent[..] else { panic!("{before}: {sent:#?}") };
+        assert_eq!((&*put.path, &put.body["status"]["namespaces"]), (STATUS, &json!(3)));
+        let again = controller.reconcile("shop".into()).await;
+        let waits = matches!(again, ReconcileResult::At(at) if at > Instant::now());
+        assert_eq!((waits, server.writes().len()), (said_again == 0, said_again), "{before}: {again:?}");
+    }
 }

@@ -13,7 +13,8 @@ mod observe;
 mod plan;
 mod report;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use coppice_runtime::controller::Controller;
@@ -27,15 +28,31 @@ use apply::Progress;
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 20;
 
+/// So often at most it is said that a tree is larger, and nothing else: many namespaces may come at once.
+const SIZE_EVERY: Duration = Duration::from_secs(1);
+
 /// The controller of `NamespaceTree`. Its keys are names.
 pub struct NamespaceTreeController {
     context: Arc<TreeContext>,
+    /// When it was last said of a tree that it is larger.
+    sized: Mutex<BTreeMap<Arc<str>, Instant>>,
 }
 
 impl NamespaceTreeController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context }
+        Self { context, sized: Mutex::default() }
+    }
+
+    /// When it may be said again that a tree is larger; none if now, and it is noted that it is.
+    fn grows_at(&self, tree: &Arc<str>) -> Option<Instant> {
+        let (mut sized, now) = (self.sized.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        sized.retain(|_, at| now < *at + SIZE_EVERY);
+        if let Some(at) = sized.get(tree) {
+            return Some(*at + SIZE_EVERY);
+        }
+        sized.insert(Arc::clone(tree), now);
+        None
     }
 
     /// The trees with this root.
@@ -117,6 +134,16 @@ impl Controller for NamespaceTreeController {
         let plan = plan::plan(&observation);
         if plan.is_steady(&observation.tree.status) {
             return at(context, plan.next_check);
+        }
+        if plan.says_only_size(&observation.tree.status) {
+            if plan.grows(&observation.tree.status)
+                && let Some(next) = self.grows_at(&name)
+            {
+                return ReconcileResult::At(next);
+            }
+            if apply::says_size(context, &permit, &observation.tree, &plan).await {
+                return at(context, plan.next_check);
+            }
         }
         let root = observation.tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
         for _ in 0..MAX_ROUNDS {

@@ -81,6 +81,18 @@ impl TreePlan {
         self.step == Step::Nothing && self.status == *stored
     }
 
+    /// Whether all there is to do is to say how many namespaces there are.
+    pub(super) fn says_only_size(&self, stored: &NamespaceTreeStatus) -> bool {
+        let of_stored_size = NamespaceTreeStatus { namespaces: stored.namespaces, ..self.status.clone() };
+        self.step == Step::Nothing && self.status.namespaces != stored.namespaces && of_stored_size == *stored
+    }
+
+    /// Whether there are more namespaces than were said, which can wait where there were some already: a policy goes by whether there are any
+    /// below the root.
+    pub(super) fn grows(&self, stored: &NamespaceTreeStatus) -> bool {
+        stored.namespaces > 1 && self.status.namespaces > stored.namespaces
+    }
+
     /// Whether spec is in force; or why not.
     fn decide(&mut self, observation: &Observation) -> Result<(), Why> {
         let tree = &observation.tree;

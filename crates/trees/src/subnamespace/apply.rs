@@ -228,6 +228,19 @@ pub(super) async fn says_ready(
     write_status(context, permit, object, plan).await.is_ok()
 }
 
+/// Puts the finalizer on one that is new. Nothing else is decided by that, so siblings need not wait for it, and what cannot be written is
+/// written later.
+pub(super) async fn add_finalizer(
+    context: &TreeContext,
+    permit: &Permit,
+    object: &SubnamespaceObject,
+    plan: &SubnamespacePlan,
+) {
+    if plan.step == Step::AddFinalizer {
+        let _ = write::add_finalizer::<Subnamespaces>(&context.shared.clients, permit, object).await;
+    }
+}
+
 /// Makes a status durable, then publishes its Events. Returns the object as it is then.
 async fn write_status(
     context: &TreeContext,
@@ -237,6 +250,7 @@ async fn write_status(
 ) -> Result<SubnamespaceObject, WriteError> {
     let SubnamespacePlan { status, events, own_events, .. } = plan;
     let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await?;
+    context.unseen.add(&written);
     report::events(&context.shared, object, events);
     report::own_events(&context.shared, object, own_events);
     report::blocked(&context.shared, &object.status, &written.status);

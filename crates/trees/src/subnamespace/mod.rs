@@ -17,6 +17,7 @@ mod observe;
 mod plan;
 mod report;
 pub(crate) mod review;
+mod unseen;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 use crate::context::TreeContext;
 use crate::position::is_detaching;
 use apply::Progress;
+pub(crate) use unseen::UnseenWrites;
 
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 40;
@@ -248,11 +250,18 @@ impl Controller for SubnamespaceController {
     async fn reconcile(self: Arc<Self>, key: SubnamespaceKey) -> ReconcileResult {
         let context = &self.context;
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
-        let Some(observation) = observe::cached(context, &key) else { return ReconcileResult::Done };
+        let Some(observation) = observe::cached(context, &key) else {
+            context.unseen.forget(&key.parent, &key.name);
+            return ReconcileResult::Done;
+        };
         if let Some(error) = &observation.object.status_error {
             // Status says what was given: without it nothing can be decided, and it must not be overwritten.
             report::status_not_understood(&key, error);
             return ReconcileResult::Done;
+        }
+        if let Some(until) = context.unseen.until(&observation.object) {
+            // Its watch brings it back.
+            return ReconcileResult::At(until);
         }
         let plan = plan::plan(&observation);
         if plan.is_steady(&observation.object.status) {
@@ -261,9 +270,14 @@ impl Controller for SubnamespaceController {
         if apply::says_ready(context, &permit, &observation.object, &plan).await {
             return self.at(plan.next_check);
         }
-        let (mut known, mut turn) = (None, None);
+        apply::add_finalizer(context, &permit, &observation.object, &plan).await;
+        // One at a time for each namespace above: two that change its quota at once would only conflict.
+        let (mut known, mut turn) = (None, Some(context.turn(&key.parent).await));
+        // The caches may know more than before it waited.
+        if let Some(result) = self.steady(&key) {
+            return result;
+        }
         for _ in 0..MAX_ROUNDS {
-            // One at a time for each namespace above: two that change its quota at once would only conflict.
             if turn.is_none() {
                 turn = Some(context.turn(&key.parent).await);
             }
@@ -284,6 +298,13 @@ impl Controller for SubnamespaceController {
 }
 
 impl SubnamespaceController {
+    /// What comes of one for which there is nothing to do by the caches; none if there is something.
+    fn steady(&self, key: &SubnamespaceKey) -> Option<ReconcileResult> {
+        let observation = observe::cached(&self.context, key)?;
+        let plan = plan::plan(&observation);
+        plan.is_steady(&observation.object.status).then(|| self.at(plan.next_check))
+    }
+
     fn at(&self, next: Option<jiff::Timestamp>) -> ReconcileResult {
         next.map_or(ReconcileResult::Done, |at| {
             ReconcileResult::At(self.context.shared.instant(at).max(Instant::now()))
