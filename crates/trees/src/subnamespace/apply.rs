@@ -8,7 +8,7 @@ use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_
 use coppice_api::steps::Intent;
 use coppice_api::{Reason, SubnamespacePhase};
 use coppice_controllers::{Applied, StatusWriter};
-use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuotas};
+use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::kind::Kind as _;
@@ -46,10 +46,10 @@ pub(super) async fn next(
     key: &SubnamespaceKey,
     known: Option<Box<Observation>>,
 ) -> Progress {
-    let observation = match known {
-        Some(known) => known,
+    let (observation, fresh) = match known {
+        Some(known) => (known, false),
         None => match observe::fresh(context, key).await {
-            Ok(Some(observation)) => Box::new(observation),
+            Ok(Some(observation)) => (Box::new(observation), true),
             Ok(None) => return Progress::CheckAt(None),
             Err(error) => return Progress::Failed(ProgressError::Read(error)),
         },
@@ -61,6 +61,13 @@ pub(super) async fn next(
         return Progress::Failed(ProgressError::Status(error.clone()));
     }
     let nothing_to_do = *step == Step::Nothing && *status != *object.status;
+    if nothing_to_do
+        && !fresh
+        && observation.waits_for_its_quota()
+        && let Some(newer) = newer_quota(context, &observation).await
+    {
+        return outcome(context, observation, Ok(Written::OwnQuota(newer)));
+    }
     if !plan::is_durable(status, &object.status) || nothing_to_do {
         let written = write_status(context, permit, object, &plan).await;
         return outcome(context, observation, written.map(Written::Object));
@@ -90,6 +97,14 @@ pub(super) async fn next(
             outcome(context, observation, done)
         }
     }
+}
+
+/// The quota of the namespace, if it is another than it was known to be: Kubernetes may have put it in force while the last writes were made.
+async fn newer_quota(context: &TreeContext, observation: &Observation) -> Option<TreeQuota> {
+    let known = observation.quota.as_deref()?;
+    let client = &context.shared.clients.reads;
+    let now = read::get::<TreeQuotas>(client, &observation.object.name, TREE_QUOTA_NAME).await.ok()??;
+    (now.uid == known.uid && now.resource_version != known.resource_version).then_some(now)
 }
 
 /// Whether what failed has happened is seen by who reads again.

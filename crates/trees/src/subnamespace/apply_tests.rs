@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_controllers::{ControllerContext, OperatorOptions};
@@ -19,8 +20,13 @@ use crate::namespace_tree::NamespaceTreeController;
 /// What comes of the next write for what was observed where it is answered so; and which writes were made.
 async fn next_write(seen: Observation, answer: Answer) -> (&'static str, Vec<Sent>) {
     // Where something has to be read again, there is nothing.
+    next_of(seen, Answer::Refused(404), answer).await
+}
+
+/// The same where reads are answered so.
+async fn next_of(seen: Observation, read: Answer, answer: Answer) -> (&'static str, Vec<Sent>) {
     let (clients, sent) = scripted(move |method, _, _| match *method {
-        Method::GET => Answer::Refused(404),
+        Method::GET => read.clone(),
         _ => answer.clone(),
     });
     let clock = Clock::following_tokio(now());
@@ -128,6 +134,27 @@ async fn what_follows_the_creation_of_a_namespace_is_decided_on_what_was_answere
     let (progress, writes) = next_write(observation(), Answer::Object(201, created)).await;
     let sent: Vec<Method> = writes.iter().map(|sent| sent.method.clone()).collect();
     assert_eq!((progress, &sent[..]), ("written", &[Method::PATCH, Method::POST][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_quota_is_not_in_force_is_said_only_if_it_still_is_not() {
+    let known = ready();
+    let mut own = TreeQuota::clone(known.quota.as_deref().unwrap());
+    own.quota.as_mut().unwrap().enforced = coppice_hierarchy::Resources::default();
+    let waiting = || Observation { quota: Some(Arc::new(own.clone())), ..ready() };
+    let of = |revision: &str| {
+        let ledger = json!({"allotment": {"pods": "4"}, "given": {"pods": "0"}}).to_string();
+        let metadata = json!({
+            "name": "coppice", "namespace": "shop-web", "uid": "q", "resourceVersion": revision,
+            "labels": {"coppice.dev/tree": "shop"}, "annotations": {"coppice.dev/ledger": ledger}
+        });
+        let amounts = json!({"hard": {"pods": "4"}, "used": {"pods": "1"}});
+        Answer::Object(200, json!({"metadata": metadata, "spec": {"hard": {"pods": "4"}}, "status": amounts}))
+    };
+    for (read, writes) in [(of("4"), 0), (of("3"), 1), (Answer::Refused(404), 1)] {
+        let (_, sent) = next_of(waiting(), read.clone(), Answer::Refused(409)).await;
+        assert_eq!(sent.len(), writes, "{read:?}: {sent:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
