@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io::ErrorKind as Kind;
 
-use coppice_runtime::client::NoResponse;
+use coppice_runtime::client::{LengthLimitError, NoResponse};
 
 /// The reasons of the Kubernetes API, which are repeated.
 const REASONS: [&str; 19] = [
@@ -76,6 +76,9 @@ fn no_answer(error: &kube::Error) -> String {
 fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(none) = error.downcast_ref::<NoResponse>() {
         return Some(format!("it did not answer within {} s", none.within.as_secs()));
+    }
+    if error.is::<LengthLimitError>() {
+        return Some("its answer is longer than any of a Kubernetes API server".to_owned());
     }
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(unencrypted(tls).to_owned());

@@ -20,6 +20,7 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use http::{Method, Request};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 pub(crate) use self::certificate::{RequestedCertificate, user_of};
@@ -36,6 +37,10 @@ const PAGE: usize = 100;
 const MAX_PAGES: usize = 20;
 /// Neither a token nor a certificate is longer.
 const MAX_CREDENTIAL: usize = 64 << 10;
+/// No name and no uid of an object is longer.
+const MAX_NAME: usize = 256;
+/// No role of a cluster has more rules: the others are not looked at.
+const MAX_RULES: usize = 1_000;
 
 /// The namespaces that may have roles and bindings of an access; none if it may be any of them.
 type Within<'a> = Option<&'a [String]>;
@@ -284,7 +289,7 @@ impl Target {
         let role = self.get::<FoundRole>(&format!("{}/{name}", kind.collection(namespace))).await?;
         let words =
             |rule: &BTreeMap<String, Vec<String>>, field: &str| rule.get(field).cloned().unwrap_or_default();
-        let rules = role.rules.iter().map(|rule| Rule {
+        let rules = role.rules.iter().take(MAX_RULES).map(|rule| Rule {
             api_groups: words(rule, "apiGroups"),
             resources: words(rule, "resources"),
             verbs: words(rule, "verbs"),
@@ -376,7 +381,11 @@ impl Target {
             let path =
                 format!("{}?labelSelector={selector}{name}&limit={PAGE}{from}", kind.collection(namespace));
             let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
-            ours.extend(found.items.into_iter().filter(|object| owner.is_ours(kind, object)));
+            ours.extend(found.items.iter().filter(|object| owner.is_ours(kind, object)).map(kept));
+            // A target may answer with more than it was asked for.
+            if ours.len() > PAGE * MAX_PAGES {
+                break;
+            }
             if found.metadata.more.is_empty() {
                 return Ok(ours);
             }
@@ -403,7 +412,7 @@ impl Target {
             body["preconditions"] = json!({"uid": uid});
         }
         let path = format!("{}/{name}", kind.collection(namespace));
-        match self.write::<Value>(permit, Method::DELETE, &path, &body).await {
+        match self.write::<IgnoredAny>(permit, Method::DELETE, &path, &body).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(Failure::of(&format!("delete the {} {name}", described(kind)), &error)),
@@ -440,6 +449,23 @@ impl Target {
     }
 }
 
+/// What is used of an object of ours. A target may write anything else into it, and many of them are kept while they are worked on.
+fn kept(object: &Value) -> Value {
+    let text = |at: &str| {
+        let text = object.pointer(at).and_then(Value::as_str);
+        text.filter(|text| text.len() <= MAX_NAME).map_or(Value::Null, |text| json!(text))
+    };
+    let mut kept = json!({"metadata": {
+        "namespace": text("/metadata/namespace"), "name": text("/metadata/name"), "uid": text("/metadata/uid")
+    }});
+    if object.get("roleRef").is_some() {
+        kept["roleRef"] = json!({
+            "apiGroup": text("/roleRef/apiGroup"), "kind": text("/roleRef/kind"), "name": text("/roleRef/name")
+        });
+    }
+    kept
+}
+
 /// What a credential turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -463,15 +489,14 @@ pub(crate) async fn try_out(
         Err(kube::Error::Api(status)) if status.code == 401 => return Ok(Verdict::NotValid),
         answer => answer.map_err(|error| Failure::of("say whose the credential is", &error))?,
     };
-    let user = who["status"]["userInfo"]["username"].as_str().unwrap_or_default();
-    if user != identity {
+    if who.user_info.username != identity {
         return Ok(Verdict::Wrong("the target takes the credential for that of somebody else".to_owned()));
     }
     for (probe, expected) in questions {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let answer = ask(clients, path, &probe.review()).await;
         let answer = answer.map_err(|error| Failure::of("say what the credential permits", &error))?;
-        if answer["status"]["allowed"].as_bool() != Some(*expected) {
+        if answer.allowed != Some(*expected) {
             let says = if *expected { "does not permit" } else { "permits" };
             return Ok(Verdict::Wrong(format!("the credential {says}: {probe}")));
         }
@@ -479,9 +504,30 @@ pub(crate) async fn try_out(
     Ok(Verdict::Right)
 }
 
+/// What a target answers to a review.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reviewed {
+    status: ReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReviewStatus {
+    allowed: Option<bool>,
+    user_info: UserInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UserInfo {
+    username: String,
+}
+
 /// A review changes nothing: the client for reads sends it.
-async fn ask(clients: &Clients, path: &str, review: &Value) -> Result<Value, kube::Error> {
-    clients.reads.request(json_request(Method::POST, path, review)?).await
+async fn ask(clients: &Clients, path: &str, review: &Value) -> Result<ReviewStatus, kube::Error> {
+    let answer: Reviewed = clients.reads.request(json_request(Method::POST, path, review)?).await?;
+    Ok(answer.status)
 }
 
 fn json_request(method: Method, path: &str, body: &Value) -> Result<Request<Vec<u8>>, kube::Error> {

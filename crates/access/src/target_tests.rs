@@ -146,6 +146,23 @@ async fn a_list_is_read_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_what_a_target_lists_no_more_is_kept_than_is_used_nor_more_objects_than_an_access_has() {
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let mut padded = object("coppice-1-2", "1-2");
+    padded["metadata"]["annotations"] = json!({"padding": "x".repeat(10_000)});
+    padded["roleRef"] = role.clone();
+    padded["roleRef"]["padding"] = json!("x".repeat(10_000));
+    let (alone, _) = target(move |_, _| Answer::Object(200, json!({"items": [padded.clone()]})));
+    let found = alone.list_ours(TargetKind::RoleBinding, OWNER, None).await.unwrap();
+    let metadata = json!({"namespace": "coppice-access", "name": "coppice-1-2", "uid": "uid of coppice-1-2"});
+    assert_eq!(json!(found), json!([{"metadata": metadata, "roleRef": role}]));
+    let many = vec![object("coppice-1-2", "1-2"); PAGE * MAX_PAGES + 1];
+    let (in_one_page, _) = target(move |_, _| Answer::Object(200, json!({"items": many.clone()})));
+    let failure = in_one_page.list_ours(TargetKind::RoleBinding, OWNER, None).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::TargetRefused);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rights_are_looked_for_where_status_says_that_they_may_be() {
     let (clients, sent) = scripted(|_, _, _| Answer::Object(200, json!({"items": []})));
     let (target, _) = target(|_, _| Answer::Refused(500));

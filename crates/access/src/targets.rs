@@ -46,6 +46,9 @@ pub(crate) enum ReadError {
 
 /// So many targets have clients at once.
 const MAX_CLIENTS: usize = 64;
+/// So many bytes of an answer of a target are read: more than any object has. Tenants choose their targets, and what these answer would
+/// otherwise decide how much memory is used for all.
+const MAX_ANSWER: usize = 2 << 20;
 /// So many objects are worked on at once in one target at most: one that hangs keeps the other workers free.
 const MAX_AT_ONCE: usize = 4;
 /// One of so many workers, at least one, may wait for one target, and for all those together that did not answer last time.
@@ -382,7 +385,8 @@ impl Targets {
         let config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await;
         let config = config.map_err(|_| refused())?;
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        Clients::new(config, &ServerClock::new(self.clock.clone()), &metrics).map_err(|_| refused())
+        let clock = ServerClock::new(self.clock.clone());
+        Clients::limited(config, &clock, &metrics, MAX_ANSWER).map_err(|_| refused())
     }
 
     fn kept_clients(&self, source: &Source, kubeconfig: &Kubeconfig) -> Option<Clients> {

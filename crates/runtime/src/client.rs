@@ -20,6 +20,8 @@ use kube::client::{Body, ClientBuilder};
 use tokio::time::Instant;
 use tower::{BoxError, Layer as _, Service};
 
+pub use http_body_util::LengthLimitError;
+
 pub use self::config::{ConfigError, load_config};
 use self::layer::{InstrumentLayer, Role};
 pub use self::layer::{NoResponse, WriteRefused};
@@ -109,7 +111,18 @@ impl Clients {
         server_clock: &ServerClock,
         metrics: &Metrics,
     ) -> Result<Self, kube::Error> {
-        Self::with(config, server_clock, metrics, Backpressure::default())
+        Self::with(config, server_clock, metrics, Backpressure::default(), MAX_RESPONSE_BYTES)
+    }
+
+    /// The same for an API server that others run: of an answer so many bytes are read, and a longer one is none
+    /// ([`LengthLimitError`]).
+    pub fn limited(
+        config: kube::Config,
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+        max_response: usize,
+    ) -> Result<Self, kube::Error> {
+        Self::with(config, server_clock, metrics, Backpressure::default(), max_response)
     }
 
     /// The same with connections of their own, on the current runtime: a delay of the others does not delay these.
@@ -119,7 +132,7 @@ impl Clients {
         server_clock: &ServerClock,
         metrics: &Metrics,
     ) -> Result<Self, kube::Error> {
-        Self::with(config, server_clock, metrics, self.backpressure.clone())
+        Self::with(config, server_clock, metrics, self.backpressure.clone(), MAX_RESPONSE_BYTES)
     }
 
     fn with(
@@ -127,6 +140,7 @@ impl Clients {
         server_clock: &ServerClock,
         metrics: &Metrics,
         backpressure: Backpressure,
+        max_response: usize,
     ) -> Result<Self, kube::Error> {
         let deadlines = Deadlines::default();
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -136,7 +150,8 @@ impl Clients {
         let client = |mut config: kube::Config, role| -> Result<kube::Client, kube::Error> {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);
-            let instrument = InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure);
+            let instrument =
+                InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure, max_response);
             Ok(ClientBuilder::try_from(config)?.with_layer(&instrument).build())
         };
         let (reads, writes) = (client(config.clone(), Role::Reads)?, client(config, Role::Writes)?);
@@ -158,7 +173,14 @@ impl Clients {
     {
         let backpressure = Backpressure::default();
         let client = |role| {
-            let instrument = InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure);
+            let instrument = InstrumentLayer::new(
+                role,
+                deadlines,
+                server_clock,
+                metrics,
+                &backpressure,
+                MAX_RESPONSE_BYTES,
+            );
             kube::Client::new(instrument.layer(service.clone()), "default")
         };
         Self { reads: client(Role::Reads), writes: client(Role::Writes), backpressure }

@@ -63,9 +63,11 @@ struct LayerSettings {
     server_clock: ServerClock,
     metrics: Metrics,
     backpressure: Backpressure,
+    /// Bytes that one answer may have, watches apart.
+    max_response: usize,
 }
 
-/// Bytes that one answer may have, watches apart; the rest is not read. An object may have one and a half million, so that
+/// Bytes that one answer of our own API server may have, watches apart; the rest is not read. An object may have one and a half million, so that
 /// otherwise what tenants write into theirs would decide how much memory a list takes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
@@ -80,10 +82,11 @@ impl InstrumentLayer {
         server_clock: &ServerClock,
         metrics: &Metrics,
         backpressure: &Backpressure,
+        max_response: usize,
     ) -> Self {
         let (server_clock, metrics, backpressure) =
             (server_clock.clone(), metrics.clone(), backpressure.clone());
-        Self(Arc::new(LayerSettings { role, deadlines, server_clock, metrics, backpressure }))
+        Self(Arc::new(LayerSettings { role, deadlines, server_clock, metrics, backpressure, max_response }))
     }
 }
 
@@ -155,7 +158,7 @@ impl LayerSettings {
             let body = if info.watch && head.status.is_success() {
                 Either::Right(body)
             } else {
-                Either::Left(Full::new(Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes()))
+                Either::Left(Full::new(Limited::new(body, self.max_response).collect().await?.to_bytes()))
             };
             Ok(Response::from_parts(head, body))
         };

@@ -13,7 +13,7 @@ use kube::core::Status;
 use tower::BoxError;
 
 use super::layer::{NoResponse, RequestInfo};
-use super::{Clients, Deadlines, ambiguous, deadline};
+use super::{Clients, Deadlines, LengthLimitError, ambiguous, deadline};
 use crate::clock::Clock;
 use crate::kind::testing::Widgets;
 use crate::metrics::Metrics;
@@ -149,6 +149,19 @@ async fn refusing(status: u16) -> (kube::Config, Arc<Mutex<Vec<http::HeaderMap>>
     let uri = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
     (kube::Config::new(uri.parse().unwrap()), seen)
+}
+
+#[tokio::test]
+async fn of_an_api_server_that_others_run_no_more_is_read_than_was_said() {
+    // It answers with two bytes.
+    for (limit, is_too_long) in [(1, true), (2, false)] {
+        let (config, _) = refusing(503).await;
+        let server_clock = ServerClock::new(Clock::system());
+        let clients = Clients::limited(config, &server_clock, &Metrics::new("test"), limit).unwrap();
+        let error = Api::<Namespace>::all(clients.reads).get("x").await.unwrap_err();
+        let too_long = matches!(&error, kube::Error::Service(error) if error.is::<LengthLimitError>());
+        assert_eq!(too_long, is_too_long, "{error}");
+    }
 }
 
 #[tokio::test]
