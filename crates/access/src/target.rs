@@ -419,9 +419,10 @@ impl Target {
         }
     }
 
+    /// By force: what somebody has edited of an object with our name would otherwise stay, and no credential would be issued any more.
     async fn apply(&self, permit: &Permit, object: &TargetObject) -> Result<(), kube::Error> {
         let path = format!(
-            "{}/{}?fieldManager={FIELD_MANAGER}",
+            "{}/{}?fieldManager={FIELD_MANAGER}&force=true",
             object.kind.collection(&object.namespace),
             object.name
         );

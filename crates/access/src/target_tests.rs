@@ -163,6 +163,17 @@ async fn of_what_a_target_lists_no_more_is_kept_than_is_used_nor_more_objects_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_others_have_edited_of_our_objects_is_applied_again() {
+    let (clients, sent) = scripted(|_, _, _| Answer::Object(200, json!({"items": []})));
+    let (target, _) = target(|_, _| Answer::Refused(500));
+    Target { clients, ..target }.apply_rights(&permit(), OWNER, &rights(), None).await.unwrap();
+    let sent = sent.lock().unwrap();
+    let applied: Vec<&str> =
+        sent.iter().filter(|sent| sent.method == Method::PATCH).map(|sent| sent.query.as_str()).collect();
+    assert_eq!(applied, ["fieldManager=coppice&force=true"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rights_are_looked_for_where_status_says_that_they_may_be() {
     let (clients, sent) = scripted(|_, _, _| Answer::Object(200, json!({"items": []})));
     let (target, _) = target(|_, _| Answer::Refused(500));

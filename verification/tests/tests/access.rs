@@ -321,9 +321,15 @@ async fn issued(clusters: &Clusters) -> Test {
 async fn rotated(clusters: &Clusters) -> Test {
     let old = clusters.holder("ci-kubeconfig").await?;
     let before = clusters.until("ci", "settled", is_settled).await?;
+    let role = format!("coppice-{}", before["metadata"]["uid"].as_str().context("no uid")?);
+    let edited = json!({"rules": rules(&["configmaps", "secrets"])});
+    clusters.there.admin().await?.patch("clusterrole", "", &role, &edited).await?;
     clusters.change("ci", &json!({"rotate": "now"})).await?;
     let after = clusters.until("ci", "rotated", |o| is_settled(o) && o["status"]["rotated"] == "now").await?;
     ensure!(after["status"]["credential"] != before["status"]["credential"], "{after:#}");
+    // What somebody has edited in the target has the rights of the spec again.
+    let role = clusters.there.get("clusterrole", "", &role).await?.context("no ClusterRole")?;
+    ensure!(role["rules"] == rules(&["configmaps"]), "{role:#}");
     clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
     clusters.dead(&old).await?;
     let bound = clusters.in_target("secret").await?;
