@@ -72,7 +72,7 @@ pub(crate) async fn read_secret(
     name: &str,
 ) -> Result<Option<Secret>, kube::Error> {
     let request = read::request(&format!("{}/{name}", read::path::<OutputSecrets>(namespace)))?;
-    match clients.reads.request::<Secret>(request).await {
+    match read::answer::<Secret>(&clients.reads, request).await {
         Ok(secret) => Ok(Some(secret)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
@@ -159,7 +159,7 @@ impl Write<'_> {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
             .map_err(|error| WriteError::Refused(error.to_string()))?;
-        let written = permit.client(clients).request::<Secret>(request).await?;
+        let written = read::answer::<Secret>(permit.client(clients), request).await?;
         Ok(fact(Some(written), uid, self.key).0)
     }
 }

@@ -432,11 +432,11 @@ impl Target {
             .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
             .body(object.body.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
-        permit.client(&self.clients).request_text(request).await.map(drop)
+        read::answer::<IgnoredAny>(permit.client(&self.clients), request).await.map(drop)
     }
 
     async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, kube::Error> {
-        self.clients.reads.request(read::request(path)?).await
+        read::answer(&self.clients.reads, read::request(path)?).await
     }
 
     async fn write<T: serde::de::DeserializeOwned>(
@@ -446,7 +446,7 @@ impl Target {
         path: &str,
         body: &Value,
     ) -> Result<T, kube::Error> {
-        permit.client(&self.clients).request(json_request(method, path, body)?).await
+        read::answer(permit.client(&self.clients), json_request(method, path, body)?).await
     }
 }
 
@@ -527,7 +527,7 @@ struct UserInfo {
 
 /// A review changes nothing: the client for reads sends it.
 async fn ask(clients: &Clients, path: &str, review: &Value) -> Result<ReviewStatus, kube::Error> {
-    let answer: Reviewed = clients.reads.request(json_request(Method::POST, path, review)?).await?;
+    let answer: Reviewed = read::answer(&clients.reads, json_request(Method::POST, path, review)?).await?;
     Ok(answer.status)
 }
 

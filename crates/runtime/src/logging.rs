@@ -8,14 +8,16 @@ use tracing::field::Field;
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{Directive, ParseError};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// What is logged unless something else is asked for. kube logs every request that fails as an error of its own; whoever made it says so
-/// already, with what it means.
-pub const DEFAULT_FILTER: &str =
-    "info,kube=warn,kube_client::client::builder=off,tower=warn,hyper=warn,rustls=warn";
+/// What is logged unless something else is asked for.
+pub const DEFAULT_FILTER: &str = "info,kube=warn,tower=warn,hyper=warn,rustls=warn";
+
+/// What is not logged unless it is named. kube logs the whole of an answer that it does not understand, which may hold a credential, and
+/// every request that fails as an error of its own: whoever made it says so already, with what it means.
+const ANSWERS: &str = "kube_client";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,9 +106,12 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = filter.unwrap_or(DEFAULT_FILTER);
-    let parsed = EnvFilter::builder()
-        .parse(filter)
-        .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
+    let refused = |source| LoggingError::Filter { filter: filter.to_owned(), source };
+    let mut parsed = EnvFilter::builder().parse(filter).map_err(refused)?;
+    if !filter.contains(ANSWERS) {
+        let off = format!("{ANSWERS}::client=off").parse::<Directive>().map_err(refused)?;
+        parsed = parsed.add_directive(off);
+    }
     let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(writer);
     Ok(match format {
         LogFormat::Text => {
@@ -163,6 +168,7 @@ mod tests {
             let theirs = "\u{1b}[2Jx\n2026 ERROR y\u{9b}";
             tracing::warn!(error = %theirs, quoted = theirs, "{theirs}");
             tracing::error!(target: "kube_client::client::builder", "failed with status 404");
+            tracing::warn!(target: "kube_client::client", "{{\"token\": \"eyJhbGciOi\"}}");
         });
         let bytes = lines.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -196,6 +202,15 @@ mod tests {
         assert_eq!(line["message"], "deleted");
         assert_eq!(line["namespace"], "ci-1");
         assert_eq!(line["span"]["id"], "d-1");
+    }
+
+    #[test]
+    fn answers_are_logged_only_where_that_is_asked_for() {
+        for filter in [None, Some("debug"), Some("info,kube=trace")] {
+            let text = logged(LogFormat::Text, filter);
+            assert!(!text.contains("eyJ") && !text.contains("status 404"), "{filter:?}: {text}");
+        }
+        assert!(logged(LogFormat::Text, Some("info,kube_client=debug")).contains("eyJ"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
+use serde::de::DeserializeOwned;
 
 use crate::client::{MAX_RESPONSE_BYTES, ResourceName};
 use crate::decode::{self, Page, Unreadable};
@@ -64,6 +65,19 @@ pub(crate) fn object_form<K: Kind>() -> Form {
 /// If it is no path of a URL.
 pub fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}
+
+/// Sends a request, and reads its answer. `Client::request` would log the whole of one that is not understood or is a refusal, and it may
+/// hold a credential.
+///
+/// # Errors
+/// If it is refused or not answered, or the answer is none that was asked for.
+pub async fn answer<T: DeserializeOwned>(
+    client: &kube::Client,
+    request: Request<Vec<u8>>,
+) -> Result<T, kube::Error> {
+    let body = successful_body(client.send(request.map(Body::from)).await?).await?;
+    serde_json::from_slice(&body).map_err(kube::Error::SerdeError)
 }
 
 /// A GET of a path of this kind.
