@@ -545,6 +545,18 @@ mod tests {
                 format!("{by_class}, workers: [{{name: a, min: 1, max: 1, volume: {{size: 50G}}}}]"),
                 "such as 50Gi",
             ),
+            (
+                format!(
+                    "{by_class}, workers: [{{name: a, min: 1, max: 1, taints: [{{key: 'a b', effect: NoSchedule}}]}}]"
+                ),
+                "write the key of a taint",
+            ),
+            (
+                format!(
+                    "{by_class}, workers: [{{name: a, min: 1, max: 1, taints: [{{key: x.io/a, value: 'b:c', effect: NoSchedule}}]}}]"
+                ),
+                "write the value of a taint",
+            ),
             (format!("{by_class}, networks: {{pods: 10.0.0.0}}"), "such as 10.250.0.0/16"),
             (format!("{by_class}, deletion: {{forceAfter: 1m}}"), "write 1h to 30d"),
             (format!("{by_class}, oidc: {{issuerURL: 'http://x', clientID: c}}"), "begins with https://"),

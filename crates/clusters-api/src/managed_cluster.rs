@@ -206,11 +206,11 @@ pub struct Volume {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Taint {
     /// Its key.
-    #[schemars(length(min = 1, max = 317))]
+    #[schemars(schema_with = "schema::taint_key")]
     pub key: String,
     /// Its value. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(schema_with = "schema::taint_value")]
     pub value: Option<String>,
     /// What it does to pods that do not tolerate it.
     pub effect: TaintEffect,

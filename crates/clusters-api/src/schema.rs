@@ -315,6 +315,25 @@ pub(crate) fn pool_annotations(_: &mut SchemaGenerator) -> Schema {
     pool_map(1024)
 }
 
+/// The key of a taint, as that of a label.
+pub(crate) fn taint_key(_: &mut SchemaGenerator) -> Schema {
+    let rule = "self.matches('^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$')";
+    let message = "write the key of a taint, such as dedicated or example.com/dedicated: letters, digits, '-', '_' and '.', beginning and ending with a \
+                   letter or digit, after a domain and '/' or without";
+    text(317, rule, message)
+}
+
+/// The value of a taint, as that of a label.
+pub(crate) fn taint_value(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "maxLength": 63,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$')",
+            "message": "write the value of a taint, such as builds: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+        }]
+    })
+}
+
 /// How long a deletion may fail until it is forced.
 pub(crate) fn force_after(generator: &mut SchemaGenerator) -> Schema {
     let (shortest, longest) = (Duration::from_secs(3600), Duration::from_secs(30 * 86_400));
