@@ -417,7 +417,10 @@ async fn handed_over(clusters: &Clusters) -> Test {
 
 async fn ends(clusters: &Clusters) -> Test {
     let holder = clusters.holder("ci-kubeconfig").await?;
-    clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
+    let admin = clusters.here.admin().await?;
+    let stripped = admin.patch("clacc", "team", "ci", &json!({"metadata": {"finalizers": null}})).await;
+    refused(stripped, "until its credential is revoked")?;
+    admin.delete("clacc", "team", "ci", &json!({})).await?;
     clusters.gone("ci").await?;
     clusters.dead(&holder).await?;
     clusters.nothing_is_left().await?;

@@ -6,9 +6,10 @@
 //!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential.
 //! - `coppice-access-clusters`: who has a Cluster made may create one.
 //! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, so that it stays while a ClusterAccess names it.
+//! - `coppice-access-finalizers`: what was issued for a ClusterAccess is revoked before that is gone.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
-use coppice_api::names::{FIELD_MANAGER, GROUP};
+use coppice_api::names::{FIELD_MANAGER, FINALIZER, GROUP};
 use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, LABEL_MANAGED_CLUSTER, PROGRAM};
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         policy("coppice-access-authors", authors(install)),
         policy("coppice-access-clusters", clusters(install)),
         policy("coppice-access-providers", providers(install)),
+        policy("coppice-access-finalizers", finalizers(install)),
         policy("coppice-access-status", status(install)),
     ]
 }
@@ -145,6 +147,29 @@ fn providers(install: &Install) -> Value {
             "messageExpression":
                 format!("'ClusterProvider ' + oldObject.metadata.name + ' cannot be deleted: ' + string({accesses}) +\n' ClusterAccesses name it, and {why}'"),
         }]
+    })
+}
+
+/// Otherwise whoever may patch a `ClusterAccess` could keep the credential of one that is gone.
+fn finalizers(install: &Install) -> Value {
+    let with = |object: &str| format!("'{FINALIZER}' in {object}.metadata.?finalizers.orValue([])");
+    json!({
+        "#": "To take a finalizer off by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-finalizers first.",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["UPDATE"], &["clusteraccesses"])]},
+        "matchConditions": condition(install, false),
+        "validations": [validation(
+            &format!(
+                "!({}) ||\n{} ||\ndyn(oldObject).?status.?sequence.orValue(0) == 0",
+                with("oldObject"),
+                with("object")
+            ),
+            &format!(
+                "The finalizer {FINALIZER} keeps the ClusterAccess until its credential is revoked, and Coppice removes it then: the condition Ready says what that waits for, \
+                 and spec.forgetAfter how long. Use kubectl apply or patch instead of replace; in an emergency delete the ValidatingAdmissionPolicyBinding \
+                 coppice-access-finalizers first."
+            ),
+        )]
     })
 }
 
