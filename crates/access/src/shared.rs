@@ -1,11 +1,13 @@
 //! What the controllers share: what is watched, and the targets.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use coppice_clusters::kubeconfig::Unencrypted;
-use coppice_clusters_api::{ClusterProviderSpec, GardenerShoot, Issuer, SecretKey};
+use coppice_clusters::{FoundCluster, ManagedFact};
+use coppice_clusters_api::{ClusterProviderSpec, ClusterSource, GardenerShoot, Issuer, SecretKey};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::collapse::Collapse;
 use coppice_runtime::kind::Kind as _;
@@ -14,7 +16,7 @@ use jiff::SignedDuration;
 
 use crate::budgets::Budgets;
 use crate::installation::Installation;
-use crate::kinds::{Access, ClusterAccesses, ClusterProviders, OutputSecrets};
+use crate::kinds::{Access, ClusterAccesses, ClusterProviders, ManagedClusters, OutputSecrets};
 use crate::target::Shoot;
 use crate::targets::{Source, Targets};
 
@@ -30,10 +32,11 @@ pub struct Shared {
     accesses_lost: Arc<AtomicBool>,
 }
 
-/// Every `ClusterProvider`, and where their kubeconfigs are.
+/// Every `ClusterProvider` and `ManagedCluster`, and where the kubeconfigs of clusters are.
 #[derive(Clone)]
 pub(crate) struct Providers {
     pub(crate) store: Store<ClusterProviders>,
+    pub(crate) managed: Store<ManagedClusters>,
     pub(crate) budgets: Budgets,
     /// The namespace of the program.
     namespace: Arc<str>,
@@ -42,8 +45,12 @@ pub(crate) struct Providers {
 impl Shared {
     /// Of a program in that namespace, which has so many workers.
     pub fn new(clock: Clock, unencrypted: Unencrypted, namespace: &str, workers: NonZeroUsize) -> Self {
-        let providers =
-            Providers { store: Store::default(), budgets: Budgets::default(), namespace: namespace.into() };
+        let providers = Providers {
+            store: Store::default(),
+            managed: Store::default(),
+            budgets: Budgets::default(),
+            namespace: namespace.into(),
+        };
         let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
         Self {
             accesses: Store::default(),
@@ -85,10 +92,33 @@ impl Providers {
         self.budgets.retain(|name| self.store.get("", name).is_some());
     }
 
+    /// The cluster that a `ClusterAccess` is for, and what is known of the `ManagedCluster` that it names; none if its spec cannot be
+    /// understood.
+    pub(crate) fn resolve(&self, access: &Access) -> Option<(ClusterSource, ManagedFact)> {
+        let cluster = &access.spec.as_ref().ok()?.cluster;
+        let named = cluster.managed_cluster.as_ref();
+        let found = named.and_then(|named| self.managed.get(&access.namespace, &named.name));
+        let found = found.as_ref().map(|found| FoundCluster {
+            uid: &found.uid,
+            spec: found.decoded().ok(),
+            status: &found.status,
+            deleting: found.terminating,
+        });
+        Some(coppice_clusters::resolve(cluster, &access.status, found))
+    }
+
+    /// The cluster that a `ClusterAccess` is for: beside the name of a `ManagedCluster` what that stands for, if that is known.
+    pub(crate) fn cluster_of<'a>(&self, access: &'a Access) -> Option<Cow<'a, ClusterSource>> {
+        let cluster = &access.spec.as_ref().ok()?.cluster;
+        if cluster.managed_cluster.is_none() {
+            return Some(Cow::Borrowed(cluster));
+        }
+        self.resolve(access).map(|(cluster, _)| Cow::Owned(cluster))
+    }
+
     /// Where the kubeconfig of the target of a `ClusterAccess` is.
     pub(crate) fn source_of_access(&self, access: &Access) -> Option<Source> {
-        let spec = access.spec.as_ref().ok()?;
-        let cluster = &spec.cluster;
+        let (spec, cluster) = (access.spec.as_ref().ok()?, self.cluster_of(access)?);
         match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.gardener, &cluster.provider) {
             (Some(secret), ..) => Some(Source::new(&access.namespace, secret)),
             (None, Some(of), ..) => Some(Source::of_cluster(&access.namespace, &of.name)),

@@ -337,6 +337,9 @@ reasons! {
         CredentialValid: [Access], nothing;
         /// No credential was issued yet.
         NotIssued: [Access], nothing;
+        /// The ManagedCluster that `spec.cluster.managedCluster` names does not exist yet, or was never ready. The first credential is issued
+        /// once it is.
+        ClusterNotReady: [Access], "Wait, or look at the condition `Ready` of the ManagedCluster.";
         /// The credential in the Secret has expired, and no other could be issued.
         CredentialExpired: [Access], "Read `status.lastError`.";
         /// A credential was issued, tried out, and written into the Secret.
@@ -378,10 +381,11 @@ reasons! {
             "Write a kubeconfig of the cluster before into that Secret again. For the other cluster, create another ClusterAccess. If the one \
              before is gone for good, delete the ClusterAccess: the Event `RevocationSkipped` comes after `spec.forgetAfter`. Of a ManagedCluster, \
              write the project before into the ClusterProvider.";
-        /// The `Cluster` of Cluster API that `spec.cluster` names is being deleted, or is gone. No credential is issued for it any more; the
-        /// Secret holds the one that it held before, which is valid until it expires.
+        /// The `Cluster` of Cluster API or the ManagedCluster that `spec.cluster` names is being deleted, or is gone. No credential is issued
+        /// for it any more; the Secret holds the one that it held before, which is valid until it expires.
         ClusterDeleted: [Event, Access], "Delete the ClusterAccess.";
-        /// The ClusterProvider that `spec.cluster.provider` or `spec.cluster.gardener.provider` names does not exist, or cannot be understood.
+        /// The ClusterProvider that `spec.cluster.provider` or `spec.cluster.gardener.provider` names does not exist, or cannot be understood;
+        /// or that of the ManagedCluster which `spec.cluster.managedCluster` names.
         ProviderMissing: [Event, Access], "Write the name of another one into a new ClusterAccess; or the platform creates it.";
         /// The ClusterProvider does not allow what the ClusterAccess asks for. Nothing is issued, and no rights are written into the target;
         /// what was issued before is valid until it expires.

@@ -412,6 +412,14 @@ mod tests {
         let (shoot, rights) = ("{provider: dev, shoot: shop}", format!("rights: {view}, "));
         assert_eq!(problems(&of_shoot(shoot, "GardenerAdmin", "")), Vec::<String>::new());
         assert_eq!(problems(&of_shoot(shoot, "TokenRequest", &rights)), Vec::<String>::new());
+        let of_managed = |issuer: &str, rights: &str, secret: &str| {
+            format!(
+                "{{cluster: {{managedCluster: {{name: shop}}}}, issuer: {issuer}, {rights}output: {{secret: {secret}}}}}"
+            )
+        };
+        for (issuer, rights) in [("TokenRequest", rights.as_str()), ("GardenerAdmin", "")] {
+            assert_eq!(problems(&of_managed(issuer, rights, "out")), Vec::<String>::new());
+        }
         for (spec, says) in [
             (spec("5m", "out", view), "spec.ttl: write 10m to 30d"),
             (spec("1h", "target", view), "output.secret: write the name of another Secret"),
@@ -430,6 +438,12 @@ mod tests {
                 "leave it out, since their rights cannot be narrowed",
             ),
             (of_shoot(shoot, "TokenRequest", ""), "rights: write what the credential permits"),
+            (of_managed("TokenRequest", &rights, "shop-kubeconfig"), "NAME-kubeconfig of the ManagedCluster"),
+            (
+                of_managed("GardenerAdmin", "", "out")
+                    .replace("cluster: {", "cluster: {clusterAPI: {name: shop}, "),
+                "spec.cluster: write exactly one of: kubeconfigSecret",
+            ),
             (
                 of_shoot(shoot, "GardenerAdmin", "").replace("gardener: ", "provider: {name: p}, gardener: "),
                 "spec.cluster: write exactly one of: kubeconfigSecret",

@@ -70,8 +70,11 @@ pub const WRITTEN: &str = "Written";
     "rule": "!has(self.cluster.clusterAPI) || self.output.secret != self.cluster.clusterAPI.name + '-kubeconfig'",
     "message": "output.secret: write the name of another Secret than the one with the kubeconfig of Cluster API, which credentials are issued with"
 }, {
-    "rule": "!has(self.issuer) || !(self.issuer in ['GardenerAdmin', 'GardenerViewer']) || has(self.cluster.gardener)",
-    "message": "issuer: write TokenRequest or ClientCertificate, since GardenerAdmin and GardenerViewer issue for cluster.gardener alone"
+    "rule": "!has(self.cluster.managedCluster) || self.output.secret != self.cluster.managedCluster.name + '-kubeconfig'",
+    "message": "output.secret: write the name of another Secret than NAME-kubeconfig of the ManagedCluster, which credentials are issued with"
+}, {
+    "rule": "!has(self.issuer) || !(self.issuer in ['GardenerAdmin', 'GardenerViewer']) || has(self.cluster.gardener) || has(self.cluster.managedCluster)",
+    "message": "issuer: write TokenRequest or ClientCertificate, since GardenerAdmin and GardenerViewer issue for Shoots of Gardener alone: cluster.gardener, or a ManagedCluster that Gardener makes"
 }, {
     "rule": "has(self.rights) != (has(self.issuer) && self.issuer in ['GardenerAdmin', 'GardenerViewer'])",
     "message": "rights: write what the credential permits; with the issuers GardenerAdmin and GardenerViewer leave it out, since their rights cannot be narrowed: write the issuer TokenRequest for fewer"
@@ -83,14 +86,14 @@ pub struct ClusterAccessSpec {
         "rule": "self == oldSelf",
         "message": "the cluster of a ClusterAccess cannot be changed: delete it, which revokes its credential there, and create another one"
     }, {
-        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI), has(self.gardener), has(self.provider)].exists_one(given, given)",
-        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API), gardener (a Shoot of Gardener), provider (a ClusterProvider)"
+        "rule": "[has(self.kubeconfigSecret), has(self.clusterAPI), has(self.gardener), has(self.provider), has(self.managedCluster)].exists_one(given, given)",
+        "message": "write exactly one of: kubeconfigSecret (a kubeconfig in a Secret), clusterAPI (a Cluster of Cluster API), gardener (a Shoot of Gardener), provider (a ClusterProvider), managedCluster (a ManagedCluster)"
     }]))]
     pub cluster: ClusterSource,
     /// Who issues the credential. `TokenRequest`: the target's API server, as a token of a service account that is bound to a Secret
     /// there: deleting that Secret revokes this token and no other. `ClientCertificate`: the target, as a client certificate with a key
     /// that is made here; it cannot be revoked, and is valid until it expires. `GardenerAdmin` and `GardenerViewer`: Gardener, for
-    /// `cluster.gardener`, as a client certificate of an administrator, or of somebody who may read everything but Secrets; neither can be
+    /// `cluster.gardener` or a ManagedCluster that it makes, as a client certificate of an administrator, or of somebody who may read everything but Secrets; neither can be
     /// revoked, and each is valid for a day at most. It cannot be changed: each issuer has a user of its own. Default: `TokenRequest`, which
     /// every cluster has.
     #[serde(default, skip_serializing_if = "Issuer::is_default")]
@@ -350,6 +353,9 @@ pub struct ClusterAccessStatus {
     /// How many credentials were begun: the next one has the next number in its id.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sequence: u64,
+    /// The ManagedCluster of `spec.cluster`, written down before anything is issued for it. Another one of its name is not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_cluster: Option<NamedCluster>,
     /// The cluster that credentials are issued in, written down before anything is done there. In another one nothing is issued,
     /// changed or revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -429,6 +435,19 @@ pub struct SupersededCertificate {
     /// Until when it is valid.
     #[schemars(schema_with = "shared::status_instant")]
     pub not_after: Timestamp,
+}
+
+/// The ManagedCluster that a ClusterAccess is for, and who makes its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamedCluster {
+    /// Its uid.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// The ClusterProvider by which Gardener makes its Shoot. Absent: Cluster API makes its `Cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub provider: Option<String>,
 }
 
 /// What a cluster is known by.

@@ -24,6 +24,11 @@ pub struct ClusterSource {
     /// asked for at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderName>,
+    /// A ManagedCluster in the same namespace: the cluster that it makes, once that was ready for the first time. Made by Cluster API it is as
+    /// with `clusterAPI`, made by Gardener as with `gardener` and the ClusterProvider of the ManagedCluster. Whoever writes the ClusterAccess
+    /// has to be permitted to read the Secret `NAME-kubeconfig`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_cluster: Option<ManagedClusterName>,
 }
 
 impl ClusterSource {
@@ -35,7 +40,13 @@ impl ClusterSource {
 
     /// The field that has this name, for messages.
     pub const fn provider_field(&self) -> &'static str {
-        if self.gardener.is_some() { "spec.cluster.gardener.provider" } else { "spec.cluster.provider" }
+        if self.managed_cluster.is_some() {
+            "spec.cluster.managedCluster"
+        } else if self.gardener.is_some() {
+            "spec.cluster.gardener.provider"
+        } else {
+            "spec.cluster.provider"
+        }
     }
 }
 
@@ -57,6 +68,15 @@ pub struct GardenerShoot {
 pub struct ProviderName {
     /// Its name.
     #[schemars(schema_with = "schema::object_name")]
+    pub name: String,
+}
+
+/// A ManagedCluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ManagedClusterName {
+    /// Its name, which is that of its `Cluster` or `Shoot`.
+    #[schemars(schema_with = "schema::cluster_name")]
     pub name: String,
 }
 

@@ -14,13 +14,15 @@ mod schema;
 
 pub use cluster_access::{
     AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
-    IssueIntent, LastError, OtherError, Output, OutputFormat, OutputRevision, Restored, Rights, RoleRights,
-    Rule, SupersededCertificate, TargetIdentity,
+    IssueIntent, LastError, NamedCluster, OtherError, Output, OutputFormat, OutputRevision, Restored, Rights,
+    RoleRights, Rule, SupersededCertificate, TargetIdentity,
 };
 pub use cluster_provider::{
     Allowed, ClusterProvider, ClusterProviderSpec, ClusterProviderStatus, ProviderCredential,
 };
-pub use cluster_source::{CapiCluster, ClusterSource, GardenerShoot, ProviderName, SecretKey};
+pub use cluster_source::{
+    CapiCluster, ClusterSource, GardenerShoot, ManagedClusterName, ProviderName, SecretKey,
+};
 pub use issuer::Issuer;
 pub use largest_rights::LargestRights;
 pub use managed_cluster::{

@@ -20,17 +20,19 @@ pub mod probe;
 mod provider;
 pub mod rights;
 pub mod rotation;
+mod source;
 mod status;
 mod withdrawal;
 
 pub use budget::{Budget, Turn, Urgency, urgency};
 pub use narrowing::narrows;
 pub use observed::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
-    Validity,
+    ClusterFact, IssueProgress, KubeconfigFact, ManagedFact, Observed, Obstacle, OutputFact, OutputSecret,
+    Progress, Validity,
 };
 pub use plan::{Step, plan};
 pub use provider::{Given, Permission, Usage, given, needs_labels, permission, provider_status, valid_until};
 pub use rotation::forgotten_at;
+pub use source::{FoundCluster, resolve};
 pub use status::{adopted, failed, revoked, rights_applied};
 pub use withdrawal::rights_taken;

@@ -1,6 +1,8 @@
 //! What a decision rests on.
 
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{
+    ClusterAccessSpec, ClusterAccessStatus, NamedCluster, OutputRevision, TargetIdentity,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
@@ -17,12 +19,14 @@ pub struct Observed {
     pub deleting: bool,
     /// Whether our finalizer keeps it.
     pub has_finalizer: bool,
-    /// Its spec.
+    /// Its spec; beside the name of a `ManagedCluster` what that stands for, if that is [known](crate::resolve).
     pub spec: ClusterAccessSpec,
     /// Its status.
     pub status: ClusterAccessStatus,
     /// The kubeconfig that its spec names.
     pub kubeconfig: KubeconfigFact,
+    /// The `ManagedCluster` that its spec names.
+    pub managed: ManagedFact,
     /// The `Cluster` that its spec names.
     pub cluster: ClusterFact,
     /// What the `ClusterProvider` allows that its spec names.
@@ -57,6 +61,24 @@ pub enum KubeconfigFact {
     OfGarden,
     /// There is none, or it is not used: why, whoever needs it finds out.
     Unusable,
+}
+
+/// What is known of the `ManagedCluster` that makes the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ManagedFact {
+    /// It names none.
+    #[default]
+    NotNamed,
+    /// Nothing was done for it yet, and its cluster was not ready: what is waited for.
+    Waits(String),
+    /// Nothing was done for it yet, and its cluster was ready: status is to say this first.
+    Ready(NamedCluster),
+    /// The one that status names is there and not being deleted.
+    Stays,
+    /// It is being deleted.
+    Deleting,
+    /// It is gone, or there is another one of its name.
+    Gone,
 }
 
 /// What is known of the `Cluster` of Cluster API that the target is.

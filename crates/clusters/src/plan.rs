@@ -16,12 +16,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
 use crate::observed::{
-    ClusterFact, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
-    Validity,
+    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
 };
 use crate::provider::Permission;
 use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
+use crate::source::{cluster_goes, names_cluster, not_ready};
 use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal};
 
@@ -215,8 +215,14 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
         return steady(observed, now);
     }
+    if let Some(step) = not_ready(observed, now) {
+        return step;
+    }
     if !observed.has_finalizer {
         return Step::AddFinalizer;
+    }
+    if let Some(step) = names_cluster(observed, now) {
+        return step;
     }
     // Whether that is still so: what fails beside it would hide it.
     let was_unusable = |error: &LastError| {
@@ -325,24 +331,6 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
     Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
 }
 
-/// What comes before anything is issued for a cluster of Cluster API: nobody needs a credential of one that is about to go. What was issued
-/// for it is left alone, since it may be needed until the very end.
-fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> {
-    let cluster = observed.spec.cluster.cluster_api.as_ref()?;
-    let is = match observed.cluster {
-        ClusterFact::Unread => return Some(Step::ReadCluster),
-        ClusterFact::Stays => return None,
-        ClusterFact::Deleting => "is being deleted",
-        ClusterFact::Gone => "is gone",
-    };
-    let message = format!(
-        "the Cluster {} {is}: no credential is issued for it any more, and what the Secret {} holds is valid until it expires: delete this \
-         ClusterAccess",
-        cluster.name, observed.spec.output.secret
-    );
-    Some(save(failed(observed, Reason::ClusterDeleted, &message, now)))
-}
-
 /// What a crash left in the Secret is tried out and adopted also where nothing is issued: it is what the Secret holds.
 fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<Step> {
     let intent = observed.status.intent.as_ref()?;
@@ -422,7 +410,7 @@ pub(crate) fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
 }
 
 /// Nothing to do: the status says how things are, and when to look again.
-fn steady(observed: &Observed, now: Timestamp) -> Step {
+pub(crate) fn steady(observed: &Observed, now: Timestamp) -> Step {
     // It is in memory when it is needed for a revocation and is gone, and it is seen when the target has moved.
     if observed.status.sequence > 0 && observed.kubeconfig == KubeconfigFact::Unread {
         return Step::ReadKubeconfig;

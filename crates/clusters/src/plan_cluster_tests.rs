@@ -3,6 +3,7 @@ use coppice_clusters_api::{AccessPhase, CapiCluster, ClusterSource};
 
 use super::tests::{at, saved, secret, settled};
 use super::*;
+use crate::observed::ClusterFact;
 
 /// One that has a credential for a cluster of Cluster API.
 fn of_cluster_api() -> Observed {

@@ -4,6 +4,7 @@ use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError, TargetIden
 use jiff::SignedDuration;
 
 use super::*;
+use crate::observed::{ClusterFact, ManagedFact};
 use crate::provider::Given;
 use crate::status::adopted;
 
@@ -30,6 +31,7 @@ pub(crate) fn new() -> Observed {
         spec: spec(),
         status: ClusterAccessStatus::default(),
         kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
+        managed: ManagedFact::NotNamed,
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
         given: Given::Settled,

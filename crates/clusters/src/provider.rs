@@ -123,8 +123,9 @@ fn of_another_kind(name: &str, provider: &ClusterProviderSpec, access: &ClusterA
              a new ClusterAccess"
         )),
         (false, true) => Some(format!(
-            "spec.cluster.gardener.provider: ClusterProvider {name} has no project of Gardener: write the name of another one into a new \
-             ClusterAccess, or ask the platform for its spec.project"
+            "{}: ClusterProvider {name} has no project of Gardener: write the name of another one into a new ClusterAccess, or ask the \
+             platform for its spec.project",
+            access.cluster.provider_field()
         )),
         _ => None,
     }

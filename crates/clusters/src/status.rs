@@ -9,7 +9,7 @@ use coppice_clusters_api::{
 use jiff::Timestamp;
 
 use crate::budget::Turn;
-use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Validity};
+use crate::observed::{IssueProgress, ManagedFact, Observed, OutputFact, OutputSecret, Validity};
 use crate::plan::unusable;
 use crate::rights::namespaces;
 use crate::rotation::{next_rotation, restored_again};
@@ -186,6 +186,9 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
             state("False", Reason::Suspended.as_str(), "spec.suspend is true: no credential is issued.")
         }
         _ => {
+            if let ManagedFact::Waits(why) = &observed.managed {
+                return state("False", Reason::ClusterNotReady.as_str(), why);
+            }
             let message = waits.as_deref().unwrap_or("A credential is being issued.");
             state("False", Reason::NotIssued.as_str(), message)
         }

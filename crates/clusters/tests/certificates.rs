@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission,
-    Progress, Step, Turn, Validity, plan,
+    ClusterFact, Given, IssueProgress, KubeconfigFact, ManagedFact, Observed, OutputFact, OutputSecret,
+    Permission, Progress, Step, Turn, Validity, plan,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -112,6 +112,7 @@ impl DurableState {
             spec: self.spec.clone(),
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
+            managed: ManagedFact::NotNamed,
             cluster: ClusterFact::Unread,
             permission: memory.permission.clone(),
             given: Given::Settled,

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret,
-    Permission, Progress, Step, Turn, Validity, failed, plan, revoked,
+    ClusterFact, Given, IssueProgress, KubeconfigFact, ManagedFact, Observed, Obstacle, OutputFact,
+    OutputSecret, Permission, Progress, Step, Turn, Validity, failed, plan, revoked,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -154,6 +154,7 @@ impl DurableState {
             spec: self.spec.clone(),
             status: self.status.clone(),
             kubeconfig: memory.kubeconfig.clone(),
+            managed: ManagedFact::NotNamed,
             cluster: ClusterFact::Unread,
             permission: Permission::Unread,
             given: Given::Settled,

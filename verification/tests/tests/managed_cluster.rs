@@ -1,13 +1,18 @@
-//! A cluster that is made by Cluster API as a ManagedCluster says, changed, and deleted with it. The test plays Cluster API.
+//! A cluster that is made by Cluster API as a ManagedCluster says, changed, and deleted with it, and a ClusterAccess that names it. The test
+//! plays Cluster API, and the plane itself is the cluster that is made.
 
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ALICE, Options, Pods};
 use coppice_tests::program::Program;
 use coppice_tests::test_cluster::{access_manifest, binary};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
+
+use super::access::{access, is_settled};
 
 type Test = anyhow::Result<()>;
 
@@ -29,12 +34,12 @@ spec:
     subresources: {status: {}}
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
-/// May write ManagedClusters, and no Cluster.
+/// May write ManagedClusters and ClusterAccesses, and neither a Cluster nor a Secret.
 const AUTHOR: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: author, namespace: team}
-rules: [{apiGroups: [coppice.dev], resources: [managedclusters], verbs: [create]}]
+rules: [{apiGroups: [coppice.dev], resources: [managedclusters, clusteraccesses], verbs: [create]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -53,6 +58,14 @@ fn managed_cluster() -> Value {
             "workers": [{"name": "a", "min": 1, "max": 1}]
         }
     })
+}
+
+/// Of the cluster that the ManagedCluster makes.
+fn access_to_it() -> Value {
+    let mut access = access("shop", "shop-access");
+    access["spec"]["cluster"] = json!({"managedCluster": {"name": "shop"}});
+    access["spec"]["rights"]["role"]["namespace"] = json!("team");
+    access
 }
 
 struct Plane {
@@ -103,18 +116,20 @@ fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
         here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
         here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], KIND).await?;
         let admin = here.admin().await?;
-        for kind in ["mcl", "cluster"] {
+        for kind in ["mcl", "cluster", "clacc"] {
             here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
         }
         here.namespace("team").await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         let plane = Plane { here };
         who_may(&plane).await?;
-        plane.here.admin().await?.create(&managed_cluster()).await?;
+        for object in [access_to_it(), managed_cluster()] {
+            plane.here.admin().await?.create(&object).await?;
+        }
         let log = plane.here.plane.dir().join("log/managed-cluster.log");
         let program = Program::start(&binary("coppice-access")?, &account, log, |command| {
             command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
-            command.args(["--managed-clusters", "enabled"]);
+            command.args(["--managed-clusters", "enabled", "--unencrypted-loopback"]);
         })
         .await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
@@ -124,19 +139,26 @@ fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
     })
 }
 
-/// The author has to be permitted to create a Cluster, and the program makes none without its label.
+/// The author has to be permitted to create a Cluster, and to read the kubeconfig of one that is made; the program makes none without its
+/// label.
 async fn who_may(plane: &Plane) -> Test {
     let here = &plane.here;
     here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], AUTHOR).await?;
     let alice = here.requests(ALICE).await?;
-    let denied = async || {
-        let created = alice.create(&managed_cluster()).await;
-        if created.is_ok() {
-            here.admin().await.ok()?.delete("mcl", "team", "shop", &json!({})).await.ok()?;
-        }
-        created.err().filter(|error| error.to_string().contains("permitted to create clusters")).map(drop)
-    };
-    here.until("an author who may create no Cluster is refused", denied).await?;
+    for (kind, object, says) in [
+        ("mcl", managed_cluster(), "permitted to create clusters"),
+        ("clacc", access_to_it(), "permitted to get the Secret"),
+    ] {
+        let denied = async || {
+            let created = alice.create(&object).await;
+            if created.is_ok() {
+                here.admin().await.ok()?.delete(kind, "team", "shop", &json!({})).await.ok()?;
+            }
+            created.err().filter(|error| error.to_string().contains(says)).map(drop)
+        };
+        here.until(&format!("an author of a {kind} who has no right to what it uses is refused"), denied)
+            .await?;
+    }
     let as_the_program = ["create", "-f", "-", "--dry-run=server", "--as", ACCOUNT];
     let refused = async || {
         let created = here.kubectl_stdin(ADMIN, &as_the_program, FOREIGN).await;
@@ -156,11 +178,27 @@ async fn made(plane: &Plane) -> Test {
     ensure!(mcl["status"]["state"] == "Creating", "{mcl:#}");
     ensure!(mcl["status"]["cluster"]["uid"] == cluster["metadata"]["uid"], "{mcl:#}");
     ensure!(condition(&mcl, "Reconciling")["status"] == "True", "{mcl:#}");
+    let waits = |o: &Value| condition(o, "Ready")["reason"] == "ClusterNotReady";
+    let access = plane.until("clacc", "waiting for the ManagedCluster", waits).await?;
+    ensure!(access["status"]["phase"] == "Pending", "{access:#}");
+    kubeconfig(plane).await?;
     plane.reconciled(1).await?;
     let mcl = plane.until("mcl", "Ready", |o| o["status"]["state"] == "Ready").await?;
     ensure!(condition(&mcl, "Ready")["status"] == "True", "{mcl:#}");
     ensure!(mcl["status"]["observedGeneration"] == mcl["metadata"]["generation"], "{mcl:#}");
+    let access = plane.until("clacc", "Ready", is_settled).await?;
+    ensure!(access["status"]["managedCluster"]["uid"] == mcl["metadata"]["uid"], "{access:#}");
     Ok(())
+}
+
+/// Cluster API has written the kubeconfig of the cluster.
+async fn kubeconfig(plane: &Plane) -> Test {
+    let kubeconfig = std::fs::read_to_string(plane.here.plane.admin_kubeconfig())?;
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "shop"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+        "metadata": {"name": "shop-kubeconfig", "namespace": "team", "labels": labels},
+        "data": {"value": BASE64_STANDARD.encode(kubeconfig)}});
+    plane.here.admin().await?.create(&secret).await.map(drop)
 }
 
 /// Another spec is written into what is there; what others have written there stays, and the success before does not count.
@@ -198,5 +236,13 @@ async fn deleted(plane: &Plane) -> Test {
     let touched = json!({"metadata": {"annotations": {"example.com/touched": "gone"}}});
     // It may be gone by itself at this moment.
     let _ = admin.patch("mcl", "team", "shop", &touched).await;
-    plane.gone("mcl").await
+    plane.gone("mcl").await?;
+    // What was issued is revoked by the kubeconfig that is there.
+    admin.patch("clacc", "team", "shop", &json!({"spec": {"rotate": "gone"}})).await?;
+    let refused = |o: &Value| o["status"]["lastError"]["reason"] == "ClusterDeleted";
+    let access = plane.until("clacc", "refused", refused).await?;
+    let message = access["status"]["lastError"]["message"].to_string();
+    ensure!(message.contains("the ManagedCluster shop is gone"), "{access:#}");
+    admin.delete("clacc", "team", "shop", &json!({})).await?;
+    plane.gone("clacc").await
 }

@@ -13,7 +13,9 @@ use coppice_clusters::{
     ClusterFact, Given, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity,
     failed, revoked, rights_taken,
 };
-use coppice_clusters_api::{ClusterAccessStatus, Issuer, OutputRevision, Rights, TargetIdentity};
+use coppice_clusters_api::{
+    ClusterAccessStatus, ClusterSource, Issuer, OutputRevision, Rights, TargetIdentity,
+};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
@@ -301,7 +303,7 @@ impl Work<'_> {
     async fn identify(&self, memory: &mut Memory) -> Applied {
         let Self { controller, access, .. } = self;
         let Some(source) = observe::source(controller, access) else {
-            return self.failed(&nowhere(access)).await;
+            return self.failed(&nowhere(&self.observed.spec.cluster)).await;
         };
         let target = match self.find(memory.ends, &source).await {
             Ok(Some(target)) => target,
@@ -332,7 +334,9 @@ impl Work<'_> {
     /// A kubeconfig was not read, or is not used.
     async fn not_read(&self, error: ReadError) -> Applied {
         match error {
-            ReadError::Unusable(failure) => self.failed(&of_provider(self.access, failure)).await,
+            ReadError::Unusable(failure) => {
+                self.failed(&of_provider(&self.observed.spec.cluster, failure)).await
+            }
             // It is not known whether there is one: status says nothing about it.
             error @ ReadError::Unknown { .. } => ObserveError::Kubeconfig(error).into(),
         }
@@ -425,8 +429,8 @@ impl Work<'_> {
     async fn apply_rights(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
         let Observed { spec, status, .. } = self.observed;
         let applied = target.apply_rights(self.permit, owner, &spec.rights, status.namespaces.as_deref());
-        let by_provider =
-            self.access.spec.as_ref().ok().filter(|spec| spec.cluster.provider_name().is_some());
+        let is_by_provider = spec.cluster.provider_name().is_some();
+        let by_provider = self.access.spec.as_ref().ok().filter(|_| is_by_provider);
         let Some(spec) = by_provider else { return applied.await };
         let (key, known) = (AccessKey::new(owner.namespace, owner.name), &self.controller.target_rights);
         known.begins(&key, spec);
@@ -530,10 +534,9 @@ impl Work<'_> {
 
 /// What a tenant reads about a kubeconfig that is not used: of one that the platform keeps neither where it is nor what is wrong with
 /// it, which its `ClusterProvider` says.
-fn of_provider(access: &Access, failure: Failure) -> Failure {
-    let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
+fn of_provider(cluster: &ClusterSource, failure: Failure) -> Failure {
     let is_of_kubeconfig = [Reason::KubeconfigMissing, Reason::KubeconfigRefused].contains(&failure.reason);
-    let Some(name) = provider.filter(|_| is_of_kubeconfig) else { return failure };
+    let Some(name) = cluster.provider_name().filter(|_| is_of_kubeconfig) else { return failure };
     let message = format!(
         "the kubeconfig of ClusterProvider {name} is missing or cannot be used: ask the platform, which sees why in its condition Ready"
     );
@@ -541,10 +544,9 @@ fn of_provider(access: &Access, failure: Failure) -> Failure {
 }
 
 /// Why nobody knows where its target is.
-fn nowhere(access: &Access) -> Failure {
-    let cluster = access.spec.as_ref().ok().map(|spec| &spec.cluster);
-    let Some((cluster, name)) = cluster.and_then(|cluster| Some((cluster, cluster.provider_name()?))) else {
-        let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, gardener, provider";
+fn nowhere(cluster: &ClusterSource) -> Failure {
+    let Some(name) = cluster.provider_name() else {
+        let message = "spec.cluster: write exactly one of: kubeconfigSecret, clusterAPI, gardener, provider, managedCluster";
         return Failure::new(Reason::InvalidSpec, message);
     };
     let kind = if cluster.gardener.is_some() { "with a project of Gardener " } else { "" };

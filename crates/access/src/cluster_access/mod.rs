@@ -1,6 +1,6 @@
 //! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
 //!
-//! Watches `ClusterAccess`, `ClusterProvider`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! Watches `ClusterAccess`, `ClusterProvider`, `ManagedCluster`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
 //! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `undecodable`.
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
@@ -158,7 +158,8 @@ impl ClusterAccessController {
 
     /// Nothing was asked for, since the target has no place: it is asked for later, and then counted.
     fn give_back_turn(&self, key: &AccessKey, access: &Access, turn: Turn) {
-        let provider = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
+        let cluster = self.providers.cluster_of(access);
+        let provider = cluster.as_ref().and_then(|cluster| cluster.provider_name());
         if let (Turn::Granted, Some(provider)) = (turn, provider) {
             self.providers.budgets.give_back(provider, key);
         }
@@ -174,11 +175,25 @@ impl ClusterAccessController {
     /// Wakes those that name a `ClusterProvider`.
     fn wake_of_provider(&self, name: &str, queue: &Queue<AccessKey>) {
         self.accesses.for_each(|access| {
-            let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
-            if named == Some(name) {
+            let cluster = self.providers.cluster_of(access);
+            if cluster.is_some_and(|cluster| cluster.provider_name() == Some(name)) {
                 queue.add(AccessKey::new(&access.namespace, &access.name));
             }
         });
+    }
+
+    /// Wakes those that name a `ManagedCluster`.
+    fn wake_of_managed(&self, (namespace, name): (&str, &str), queue: &Queue<AccessKey>) {
+        // As with Secrets: the first pass is of all.
+        if !self.synced() {
+            return;
+        }
+        for access in self.accesses.list(namespace) {
+            let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.managed_cluster.as_ref());
+            if named.is_some_and(|named| named.name == name) {
+                queue.add(AccessKey::new(namespace, &access.name));
+            }
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -227,7 +242,8 @@ impl ClusterAccessController {
 
     /// Which generation of its provider is in the cache; none if it names none, or that is not there.
     fn provider_of(&self, access: &Access) -> Option<(Box<str>, i64)> {
-        let provider = self.providers.store.get("", access.spec.as_ref().ok()?.cluster.provider_name()?)?;
+        let cluster = self.providers.cluster_of(access)?;
+        let provider = self.providers.store.get("", cluster.provider_name()?)?;
         Some((provider.uid.clone(), provider.generation))
     }
 
@@ -265,10 +281,11 @@ impl Controller for ClusterAccessController {
     type Key = AccessKey;
     const NAME: &'static str = "cluster_access";
 
-    /// Woken by every change of its object, of its Secret, and of its provider.
+    /// Woken by every change of its object, of its Secret, of its provider, and of the `ManagedCluster` that it names.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<AccessKey>) -> Vec<Subscription> {
         let (of_access, of_output, of_provider) = (queue.clone(), queue.clone(), queue.clone());
         let (this, that) = (Arc::clone(self), Arc::clone(self));
+        let (of_managed, it) = (queue.clone(), Arc::clone(self));
         vec![
             watches.subscribe(&self.accesses, move |namespace, name| {
                 of_access.add(AccessKey::new(namespace, name));
@@ -279,13 +296,17 @@ impl Controller for ClusterAccessController {
             watches.subscribe(&self.providers.store, move |_, name| {
                 that.wake_of_provider(name, &of_provider);
             }),
+            watches.subscribe(&self.providers.managed, move |namespace, name| {
+                it.wake_of_managed((namespace, name), &of_managed);
+            }),
         ]
     }
 
     fn synced(&self) -> bool {
         let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
-        let watched = [self.accesses.freshness(), self.outputs.freshness(), self.providers.store.freshness()];
-        watched.into_iter().all(synced)
+        let Providers { store, managed, .. } = &self.providers;
+        let watched = [self.accesses.freshness(), self.outputs.freshness()];
+        watched.into_iter().chain([store.freshness(), managed.freshness()]).all(synced)
     }
 
     fn all(&self) -> Vec<AccessKey> {

@@ -1,5 +1,6 @@
 //! A `ClusterAccess` and its Secret: from caches, or straight from the API server.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,7 +70,9 @@ pub(super) fn observed(
     access: &Access,
     memory: &Memory,
 ) -> Option<Observed> {
-    let spec = access.decoded().ok()?.clone();
+    let mut spec = access.decoded().ok()?.clone();
+    let (cluster, managed) = controller.providers.resolve(access)?;
+    spec.cluster = cluster;
     let provider = spec.cluster.provider_name();
     let min_forget_after = provider.and_then(|name| controller.providers.min_forget_after(name));
     let user_name = spec.issuer.is_of_garden().then(|| user_name(&memory.value)).flatten();
@@ -84,6 +87,7 @@ pub(super) fn observed(
         spec,
         status: (*access.status).clone(),
         kubeconfig,
+        managed,
         cluster: memory.cluster,
         permission: memory.permission.clone(),
         given: memory.given,
@@ -117,7 +121,8 @@ pub(super) async fn cluster(
     controller: &ClusterAccessController,
     access: &Access,
 ) -> Result<ClusterFact, ObserveError> {
-    let cluster = access.spec.as_ref().ok().and_then(|spec| spec.cluster.cluster_api.as_ref());
+    let of = controller.providers.cluster_of(access);
+    let cluster = of.as_ref().and_then(|cluster| cluster.cluster_api.as_ref());
     let Some(cluster) = cluster else { return Ok(ClusterFact::Stays) };
     Ok(cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await?)
 }
@@ -141,7 +146,17 @@ pub(super) fn given_before(controller: &ClusterAccessController, access: &Access
 
 /// The `ClusterProvider` that it names, if that is there.
 fn provider(controller: &ClusterAccessController, access: &Access) -> Option<Arc<Provider>> {
-    controller.providers.store.get("", access.spec.as_ref().ok()?.cluster.provider_name()?)
+    let cluster = controller.providers.cluster_of(access)?;
+    controller.providers.store.get("", cluster.provider_name()?)
+}
+
+/// Its spec, with the cluster that it is for.
+fn resolved_spec(controller: &ClusterAccessController, access: &Access) -> Option<Arc<ClusterAccessSpec>> {
+    let spec = access.spec.as_ref().ok()?;
+    Some(match controller.providers.cluster_of(access)? {
+        Cow::Borrowed(_) => Arc::clone(spec),
+        Cow::Owned(cluster) => Arc::new(ClusterAccessSpec { cluster, ..ClusterAccessSpec::clone(spec) }),
+    })
 }
 
 /// What the `ClusterProvider` that it names allows of what it asks for, and of what its target has by now. Of one that is gone or cannot be
@@ -150,7 +165,8 @@ pub(super) async fn permission(
     controller: &ClusterAccessController,
     access: &Access,
 ) -> Result<(Permission, Given), ObserveError> {
-    let named = access.spec.as_ref().ok().and_then(|spec| Some((spec, spec.cluster.provider_name()?)));
+    let resolved = resolved_spec(controller, access);
+    let named = resolved.as_ref().and_then(|spec| Some((spec, spec.cluster.provider_name()?)));
     let Some((spec, name)) = named else { return Ok((Permission::Allowed, Given::Settled)) };
     let missing = |why: &str| {
         let message = format!("{}: ClusterProvider {name} {why}", spec.cluster.provider_field());

@@ -72,6 +72,7 @@ async fn given_up_at(
     let written = object["spec"]["forgetAfter"].as_str().and_then(|text| text.parse::<Duration>().ok());
     let cluster = &object["spec"]["cluster"];
     let provider = cluster["provider"]["name"].as_str().or(cluster["gardener"]["provider"].as_str());
+    let provider = provider.or(object["status"]["managedCluster"]["provider"].as_str());
     let least = provider.and_then(|name| controller.providers.min_forget_after(name));
     let forget_after = SignedDuration::from_secs(written.unwrap_or(FORGET_AFTER).as_secs_i64());
     Ok(forgotten_at(deleted, forget_after.max(least.unwrap_or(SignedDuration::ZERO))))

@@ -62,7 +62,8 @@ impl ClusterProviderController {
     /// Wakes those whose status has to say who uses them: the first one, or that one is gone.
     fn wake_used(&self, (namespace, name): (&str, &str), queue: &Queue<Arc<str>>) {
         let access = self.shared.accesses.get(namespace, name);
-        let named = access.as_ref().and_then(|access| access.spec.as_ref().ok()?.cluster.provider_name());
+        let cluster = access.as_ref().and_then(|access| self.shared.providers.cluster_of(access));
+        let named = cluster.as_ref().and_then(|cluster| cluster.provider_name());
         let place = format!("{namespace}/{name}");
         self.shared.providers.store.for_each(|provider| {
             let used_by = &provider.status.used_by;

@@ -26,8 +26,8 @@ pub(super) async fn observe(
     let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
     let mut usage = Usage { waiting, ..Usage::default() };
     shared.accesses.for_each(|access| {
-        let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.provider_name());
-        if named.is_some_and(|named| *named == *provider.name) {
+        let cluster = shared.providers.cluster_of(access);
+        if cluster.is_some_and(|cluster| cluster.provider_name() == Some(&*provider.name)) {
             usage.add(&access.namespace, &access.name);
         }
     });

@@ -109,7 +109,7 @@ impl Work<'_> {
         match write::status::<ManagedClusters>(&controller.clients, permit, managed, status).await {
             Ok(written) => {
                 report::saved(controller, &written, &observed.status);
-                controller.clusters.update_if_newer(&written.namespace, written.clone());
+                // The cache has it from the watch alone, which then wakes the ClusterAccesses that name it.
                 Applied::Changed(Box::new(written))
             }
             Err(error) => error.into(),

@@ -94,7 +94,7 @@ impl ManagedClusterController {
         shared: &Shared,
     ) -> Self {
         let Shared { providers, targets, .. } = shared.clone();
-        let (clusters, settled) = (Store::default(), Mutex::default());
+        let (clusters, settled) = (providers.managed.clone(), Mutex::default());
         Self { clients, server_clock, gate, events, metrics, clusters, providers, targets, settled }
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn secrets_of_access(access: &Value) -> Vec<SecretName> {
         spec["output"]["secret"].as_str().map(str::to_owned),
         cluster["kubeconfigSecret"]["name"].as_str().map(str::to_owned),
         cluster["clusterAPI"]["name"].as_str().map(capi_kubeconfig),
+        cluster["managedCluster"]["name"].as_str().map(capi_kubeconfig),
     ];
     names.into_iter().flatten().map(|name| (namespace.to_owned(), name)).collect()
 }
@@ -131,6 +132,7 @@ mod tests {
         };
         assert_eq!(access(&json!({"kubeconfigSecret": {"name": "target"}})), ["out", "target"]);
         assert_eq!(access(&json!({"clusterAPI": {"name": "shop"}})), ["out", "shop-kubeconfig"]);
+        assert_eq!(access(&json!({"managedCluster": {"name": "shop"}})), ["out", "shop-kubeconfig"]);
         assert_eq!(access(&json!({"provider": {"name": "shop"}})), ["out"]);
         let installation = Installation::new("a", "b");
         let provider = json!({"spec": {"credential": {"secret": "shop"}}});

@@ -5,7 +5,9 @@ mod requests;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use coppice_clusters_api::{CapiCluster, ClusterSource, GardenerShoot, Issuer, ProviderName, SecretKey};
+use coppice_clusters_api::{
+    CapiCluster, ClusterSource, GardenerShoot, Issuer, ManagedClusterName, ProviderName, SecretKey,
+};
 use coppice_quantity::Duration;
 use tokio::time::Instant;
 
@@ -73,6 +75,9 @@ struct ClusterArgs {
     /// A ClusterProvider
     #[arg(long, value_name = "PROVIDER", value_parser = object_name)]
     provider: Option<String>,
+    /// A ManagedCluster that was ready
+    #[arg(long, value_name = "CLUSTER", value_parser = object_name)]
+    managed_cluster: Option<String>,
 }
 
 impl ClusterArgs {
@@ -82,6 +87,7 @@ impl ClusterArgs {
             cluster_api: self.cluster_api.clone().map(|name| CapiCluster { name }),
             gardener: self.gardener.clone(),
             provider: self.provider.clone().map(|name| ProviderName { name }),
+            managed_cluster: self.managed_cluster.clone().map(|name| ManagedClusterName { name }),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kinds, the Clusters with
 //!   the label of those that it made, its own Events and one Lease. Those with that label as kubeconfigs of targets are only read.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig of their namespace may read that kubeconfig. Of one that the
-//!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential.
+//!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential. Who makes a
+//!   ManagedCluster is not known here, so that both hold for the author of a ClusterAccess that names one made by Gardener.
 //! - `coppice-access-clusters`: who has a Cluster made may create one.
 //! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, so that it stays while a ClusterAccess names it.
 //! - `coppice-access-finalizers`: what was issued for a ClusterAccess is revoked before that is gone.
@@ -102,7 +103,8 @@ fn authors(install: &Install) -> Value {
         "variables": [variable(
             "secret",
             "has(object.spec.cluster.kubeconfigSecret) ? object.spec.cluster.kubeconfigSecret.name :\n\
-             object.spec.cluster.clusterAPI.name + '-kubeconfig'",
+             (has(object.spec.cluster.clusterAPI) ? object.spec.cluster.clusterAPI.name :\n\
+             object.spec.cluster.managedCluster.name) + '-kubeconfig'",
         )],
         "validations": [validation(
             "oldObject != null && object.spec == oldObject.spec ||\n\
@@ -110,7 +112,7 @@ fn authors(install: &Install) -> Value {
              authorizer.group('').resource('secrets').namespace(request.namespace)\
              .name(variables.secret).check('get').allowed()",
             "Who writes a ClusterAccess has to be permitted to get the Secret with the kubeconfig of spec.cluster, which kubeconfigSecret names, or which is \
-             NAME-kubeconfig of clusterAPI: that kubeconfig is used in your name.",
+             NAME-kubeconfig of clusterAPI or managedCluster: that kubeconfig is used in your name.",
         )]
     })
 }

@@ -26,8 +26,8 @@ pub(super) fn cluster() -> Vec<Value> {
         ),
         rule("Whether their kubeconfigs can be used.", GROUP, &["clusterproviders/status"], &["update"]),
         rule(
-            "Tenants' ManagedClusters, where they are switched on: spec is only read; patched is the finalizer. The policy coppice-access-own leaves\n\
-             this account nothing else of them.",
+            "Tenants' ManagedClusters, which ClusterAccesses may name: spec is only read; patched is the finalizer, where they are switched on. The\n\
+             policy coppice-access-own leaves this account nothing else of them.",
             GROUP,
             &["managedclusters"],
             &["get", "list", "watch", "patch"],

@@ -50,7 +50,7 @@ impl Work<'_> {
     /// Has Gardener issue the credential. What it granted counts, and a lost one is valid until it expires: nobody has its key.
     pub(super) async fn issue_by_garden(&self, memory: &mut Memory, credential: String) -> Applied {
         let Some(source) = observe::source(self.controller, self.access) else {
-            return self.failed(&nowhere(self.access)).await;
+            return self.failed(&nowhere(&self.observed.spec.cluster)).await;
         };
         let (now, ttl) = (self.controller.now(), self.observed.spec.ttl);
         let (kubeconfig, certificate) = match self.issued_by_garden(memory.ends, &source, ttl.as_secs()).await

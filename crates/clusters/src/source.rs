@@ -1,0 +1,128 @@
+//! Which cluster a `ClusterAccess` is for that names a `ManagedCluster`, and what comes before anything is issued for a cluster that may go.
+//!
+//! A `ManagedCluster` stands for what it makes: a `Cluster` or a `Shoot` of its name. Which one that is, status says before anything is
+//! issued, so that what was issued can be revoked when the `ManagedCluster` is gone.
+
+use coppice_api::Reason;
+use coppice_clusters_api::{
+    CapiCluster, ClusterAccessStatus, ClusterSource, ClusterState, GardenerShoot, ManagedClusterSpec,
+    ManagedClusterStatus, NamedCluster,
+};
+use jiff::Timestamp;
+
+use crate::observed::{ClusterFact, ManagedFact, Observed};
+use crate::plan::{Step, save, steady};
+use crate::status::{complete, failed};
+
+/// A `ManagedCluster`, as those see it who name it.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundCluster<'a> {
+    /// Its uid.
+    pub uid: &'a str,
+    /// Its spec; none if that or its status cannot be understood.
+    pub spec: Option<&'a ManagedClusterSpec>,
+    /// Its status.
+    pub status: &'a ManagedClusterStatus,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// The cluster that a `ClusterAccess` is for, where `found` is the `ManagedCluster` of the name that it has: beside that name what it stands
+/// for, if that is known; and what is known of the `ManagedCluster`.
+pub fn resolve(
+    cluster: &ClusterSource,
+    status: &ClusterAccessStatus,
+    found: Option<FoundCluster<'_>>,
+) -> (ClusterSource, ManagedFact) {
+    let Some(named) = &cluster.managed_cluster else { return (cluster.clone(), ManagedFact::NotNamed) };
+    let name = named.name.as_str();
+    match (&status.managed_cluster, found) {
+        (Some(known), Some(found)) if known.uid == found.uid => {
+            let fact = if found.deleting { ManagedFact::Deleting } else { ManagedFact::Stays };
+            (stands_for(cluster, name, known), fact)
+        }
+        // Another one of its name has another cluster.
+        (Some(known), _) => (stands_for(cluster, name, known), ManagedFact::Gone),
+        (None, found) => match ready(name, found) {
+            Ok(ready) => (stands_for(cluster, name, &ready), ManagedFact::Ready(ready)),
+            Err(why) => (cluster.clone(), ManagedFact::Waits(why)),
+        },
+    }
+}
+
+/// What is written into status of one whose cluster was ready, which has its name; or why it is waited for.
+fn ready(name: &str, found: Option<FoundCluster<'_>>) -> Result<NamedCluster, String> {
+    let waits = |why: &str| Err(format!("No credential is issued yet: ManagedCluster {name} {why}."));
+    let Some(found) = found else { return waits("does not exist in this namespace") };
+    if found.deleting {
+        return waits("is being deleted");
+    }
+    let Some(spec) = found.spec else { return waits("cannot be understood by this version of Coppice") };
+    if found.status.created.is_none() {
+        let state = found.status.state.unwrap_or(ClusterState::Planning).as_str();
+        return waits(&format!("was not ready yet, its state is {state}"));
+    }
+    let provider = spec.provider.gardener.as_ref().map(|shoot| shoot.cluster_provider.clone());
+    Ok(NamedCluster { uid: found.uid.to_owned(), provider })
+}
+
+fn stands_for(cluster: &ClusterSource, name: &str, known: &NamedCluster) -> ClusterSource {
+    let name = name.to_owned();
+    match known.provider.clone() {
+        Some(provider) => {
+            let gardener = Some(GardenerShoot { provider, shoot: name });
+            ClusterSource { gardener, ..cluster.clone() }
+        }
+        None => ClusterSource { cluster_api: Some(CapiCluster { name }), ..cluster.clone() },
+    }
+}
+
+/// What comes before anything is done for one that names a `ManagedCluster`: that was ready, and its provider has the issuer.
+pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<Step> {
+    match &observed.managed {
+        ManagedFact::Waits(_) => Some(steady(observed, now)),
+        ManagedFact::Ready(ready) if ready.provider.is_none() && observed.spec.issuer.is_of_garden() => {
+            let message = "spec.issuer: write TokenRequest or ClientCertificate into a new ClusterAccess, since this ManagedCluster is made by Cluster API, \
+                           and GardenerAdmin and GardenerViewer issue for Shoots alone";
+            Some(save(failed(observed, Reason::InvalidSpec, message, now)))
+        }
+        _ => None,
+    }
+}
+
+/// Status says which `ManagedCluster` it is for before anything is issued.
+pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let ManagedFact::Ready(ready) = &observed.managed else { return None };
+    let status = ClusterAccessStatus { managed_cluster: Some(ready.clone()), ..observed.status.clone() };
+    Some(save(complete(observed, status, now)))
+}
+
+/// What comes before anything is issued for a cluster that is made by Cluster API or by a `ManagedCluster`: nobody needs a credential of one
+/// that is about to go. What was issued for it is left alone, since it may be needed until the very end.
+pub(crate) fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let (cluster, secret) = (&observed.spec.cluster, &observed.spec.output.secret);
+    let managed = cluster.managed_cluster.as_ref().map(|named| format!("ManagedCluster {}", named.name));
+    let (what, is) = match (&observed.managed, managed) {
+        (ManagedFact::Deleting, Some(managed)) => (managed, "is being deleted"),
+        (ManagedFact::Gone, Some(managed)) => (managed, "is gone"),
+        _ => {
+            let cluster = cluster.cluster_api.as_ref()?;
+            let is = match observed.cluster {
+                ClusterFact::Unread => return Some(Step::ReadCluster),
+                ClusterFact::Stays => return None,
+                ClusterFact::Deleting => "is being deleted",
+                ClusterFact::Gone => "is gone",
+            };
+            (format!("Cluster {}", cluster.name), is)
+        }
+    };
+    let message = format!(
+        "the {what} {is}: no credential is issued for it any more, and what the Secret {secret} holds is valid until it expires: delete this \
+         ClusterAccess"
+    );
+    Some(save(failed(observed, Reason::ClusterDeleted, &message, now)))
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;
