@@ -29,6 +29,9 @@ pub const LABEL_MANAGED_CLUSTER: &str = "coppice.dev/managed-cluster";
 pub const ANNOTATION_APPLIED: &str = "coppice.dev/applied";
 /// On the same: the digest of these fields.
 pub const ANNOTATION_HASH: &str = "coppice.dev/desired-hash";
+/// On a `Cluster` that is to be deleted: the uid of the `ManagedCluster` that it was made for, which is being deleted. Without it the account
+/// of the program may not delete it.
+pub const ANNOTATION_CONFIRM_DELETION: &str = "coppice.dev/confirm-deletion";
 /// On a Shoot: the digest of the configuration by which its API server knows users, which is beside it.
 pub const ANNOTATION_AUTHENTICATION: &str = "coppice.dev/authentication-hash";
 /// The type of the Secrets that Cluster API keeps for a cluster.

@@ -12,7 +12,7 @@ use coppice_tests::test_cluster::{access_manifest, binary};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
-use super::access::{access, is_settled};
+use super::access::{access, is_settled, refused};
 
 type Test = anyhow::Result<()>;
 
@@ -228,6 +228,10 @@ async fn deleted(plane: &Plane) -> Test {
     let finalizers = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
     let kept = finalizers(json!(["cluster.cluster.x-k8s.io"]));
     admin.patch("cluster", "team", "shop", &kept).await?;
+    // No single request of the program deletes a cluster.
+    let as_the_program = ["delete", "cluster", "shop", "-n", "team", "--dry-run=server", "--as", ACCOUNT];
+    let deleted = plane.here.kubectl(ADMIN, &as_the_program).await;
+    refused(deleted, "once its annotation coppice.dev/confirm-deletion names the ManagedCluster")?;
     admin.delete("mcl", "team", "shop", &json!({})).await?;
     plane.until("cluster", "being deleted", |o| o["metadata"]["deletionTimestamp"].is_string()).await?;
     plane.until("mcl", "Deleting", |o| o["status"]["state"] == "Deleting").await?;
@@ -239,8 +243,8 @@ async fn deleted(plane: &Plane) -> Test {
     plane.gone("mcl").await?;
     // What was issued is revoked by the kubeconfig that is there.
     admin.patch("clacc", "team", "shop", &json!({"spec": {"rotate": "gone"}})).await?;
-    let refused = |o: &Value| o["status"]["lastError"]["reason"] == "ClusterDeleted";
-    let access = plane.until("clacc", "refused", refused).await?;
+    let is_refused = |o: &Value| o["status"]["lastError"]["reason"] == "ClusterDeleted";
+    let access = plane.until("clacc", "refused", is_refused).await?;
     let message = access["status"]["lastError"]["message"].to_string();
     ensure!(message.contains("the ManagedCluster shop is gone"), "{access:#}");
     admin.delete("clacc", "team", "shop", &json!({})).await?;

@@ -5,7 +5,9 @@
 //! status is about the generation that was written.
 
 use coppice_api::Reason;
-use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH, LABEL_MANAGED_CLUSTER};
+use coppice_clusters_api::names::{
+    ANNOTATION_APPLIED, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH, LABEL_MANAGED_CLUSTER,
+};
 use coppice_clusters_api::{ClusterState, ManagedClusterSpec, ManagedClusterStatus, ZoneAddresses};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -280,14 +282,19 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     if observed.status.state != Some(ClusterState::Deleting) {
         return save(under_way(observed, ClusterState::Deleting, "The cluster is being deleted.", now));
     }
-    let annotated = |name: &str| at(live, "/metadata/annotations")[name] == "true";
-    let annotate = |name: &str| ManagedStep::Patch(json!({"metadata": {"annotations": {name: "true"}}}));
+    let annotated = |name: &str, value: &str| at(live, "/metadata/annotations")[name] == value;
+    let annotate =
+        |name: &str, value: &str| ManagedStep::Patch(json!({"metadata": {"annotations": {name: value}}}));
     let is_shoot = Shape::of(&observed.spec) == Shape::Shoot;
     if !is_deleting(live) {
-        return if is_shoot && !annotated(CONFIRM) { annotate(CONFIRM) } else { ManagedStep::Delete };
+        // No single request deletes a cluster: of a Shoot Gardener sees to that, of a `Cluster` the policy of our account.
+        let (name, value) =
+            if is_shoot { (CONFIRM, "true") } else { (ANNOTATION_CONFIRM_DELETION, observed.uid.as_str()) };
+        return if annotated(name, value) { ManagedStep::Delete } else { annotate(name, value) };
     }
-    if is_shoot && may_be_forced(live) && is_to_be_forced(observed, now) && !annotated(FORCE) {
-        return if observed.status.forced.is_none() { save(forced(observed, now)) } else { annotate(FORCE) };
+    if is_shoot && may_be_forced(live) && is_to_be_forced(observed, now) && !annotated(FORCE, "true") {
+        let is_said = observed.status.forced.is_some();
+        return if is_said { annotate(FORCE, "true") } else { save(forced(observed, now)) };
     }
     let description = at(live, "/status/lastOperation")["description"].as_str();
     let message = description.unwrap_or("its provider has not finished");

@@ -325,6 +325,13 @@ fn a_deletion_ends_when_the_object_is_gone() {
     let ManagedStep::SaveStatus(status) = plan(&observed, at_second(120)) else { panic!() };
     assert_eq!(status.state, Some(ClusterState::Deleting));
     observed.status = *status;
+    let confirmed = json!({"metadata": {"annotations": {ANNOTATION_CONFIRM_DELETION: "u"}}});
+    assert_eq!(plan(&observed, at_second(120)), ManagedStep::Patch(confirmed));
+    // One that was made for another ManagedCluster, and handed over since, is not confirmed.
+    let before = json!({"metadata": {"annotations": {ANNOTATION_CONFIRM_DELETION: "another"}}});
+    carry_out(&mut observed, &ManagedStep::Patch(before));
+    let ManagedStep::Patch(confirmed) = plan(&observed, at_second(120)) else { panic!() };
+    carry_out(&mut observed, &ManagedStep::Patch(confirmed));
     assert_eq!(plan(&observed, at_second(120)), ManagedStep::Delete);
     live(&mut observed)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     settle(&mut observed, at_second(120));

@@ -1,7 +1,8 @@
 //! What the API server refuses about `ClusterAccess` and `ManagedCluster`, whatever the roles grant.
 //!
 //! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kinds, the Clusters with
-//!   the label of those that it made, its own Events and one Lease. Those with that label as kubeconfigs of targets are only read.
+//!   the label of those that it made, its own Events and one Lease. Those with that label as kubeconfigs of targets are only read. A Cluster it
+//!   deletes as it was read, and only with an annotation that names the ManagedCluster: no single request of it deletes one.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig of their namespace may read that kubeconfig. Of one that the
 //!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential. Who makes a
 //!   ManagedCluster is not known here, so that both hold for the author of a ClusterAccess that names one made by Gardener.
@@ -11,7 +12,9 @@
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, FINALIZER, GROUP};
-use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, LABEL_MANAGED_CLUSTER, PROGRAM};
+use coppice_clusters_api::names::{
+    ANNOTATION_CONFIRM_DELETION, KUBECONFIG, LABEL_ACCESS, LABEL_MANAGED_CLUSTER, PROGRAM,
+};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
@@ -81,6 +84,20 @@ fn own(install: &Install) -> Value {
             validation(
                 &format!("{} ||\n{} &&\n{}", not("clusters"), made("object"), made("oldObject")),
                 &format!("Coppice writes and deletes no Cluster but those with the label {LABEL_MANAGED_CLUSTER}."),
+            ),
+            validation(
+                &format!(
+                    "{} || request.operation != 'DELETE' ||\n\
+                     request.?options.?preconditions.?resourceVersion.orValue('') != '' &&\n\
+                     request.?options.?preconditions.?uid.orValue('') == oldObject.metadata.uid &&\n\
+                     dyn(oldObject).metadata.?annotations[?'{ANNOTATION_CONFIRM_DELETION}'].orValue('') ==\n\
+                     dyn(oldObject).metadata.?labels[?'{LABEL_MANAGED_CLUSTER}'].orValue('none')",
+                    not("clusters")
+                ),
+                &format!(
+                    "Coppice deletes a Cluster only with the uid and the resourceVersion that it has read as preconditions, and once its annotation \
+                     {ANNOTATION_CONFIRM_DELETION} names the ManagedCluster that it was made for, which is being deleted."
+                ),
             ),
             validation(
                 &format!("{} || object.metadata.name == '{PROGRAM}'", not("leases")),
