@@ -15,7 +15,7 @@ use crate::cluster_source::key;
 use crate::largest_rights::LargestRights;
 use crate::{Issuer, schema};
 
-/// So many of the ClusterAccesses that name one are in its status.
+/// So many of the ClusterAccesses that name one are in its status, and so many of the ManagedClusters.
 pub const MAX_USED_BY: usize = 10;
 
 /// A kubeconfig that the platform keeps, and who may have credentials issued with it.
@@ -181,7 +181,14 @@ pub struct ClusterProviderStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::used_by")]
     pub used_by: Vec<String>,
-    /// How many of them wait since `spec.callsPerMinute` is used up; counted once a minute.
+    /// How many ManagedClusters name it, also those whose namespace it does not allow; counted once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_clusters: Option<i64>,
+    /// The first 10 of these in the order of their names, as NAMESPACE/NAME. While there is one, the ClusterProvider cannot be deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::used_by")]
+    pub used_by_clusters: Vec<String>,
+    /// How many ClusterAccesses wait since `spec.callsPerMinute` is used up; counted once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
     /// `Ready`: whether the kubeconfig is there and can be used.

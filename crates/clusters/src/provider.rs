@@ -179,18 +179,32 @@ pub struct Usage {
     pub accesses: i64,
     /// The first of them, as NAMESPACE/NAME.
     pub used_by: BTreeSet<String>,
-    /// How many of them wait for its budget.
+    /// How many `ManagedCluster`s name it.
+    pub managed_clusters: i64,
+    /// The first of these.
+    pub used_by_clusters: BTreeSet<String>,
+    /// How many wait for its budget.
     pub waiting: i64,
 }
 
 impl Usage {
-    /// Counts one that names it.
+    /// Counts a `ClusterAccess` that names it.
     pub fn add(&mut self, namespace: &str, name: &str) {
         self.accesses += 1;
-        self.used_by.insert(format!("{namespace}/{name}"));
-        if self.used_by.len() > MAX_USED_BY {
-            self.used_by.pop_last();
-        }
+        keep_first(&mut self.used_by, namespace, name);
+    }
+
+    /// Counts a `ManagedCluster` that names it.
+    pub fn add_cluster(&mut self, namespace: &str, name: &str) {
+        self.managed_clusters += 1;
+        keep_first(&mut self.used_by_clusters, namespace, name);
+    }
+}
+
+fn keep_first(first: &mut BTreeSet<String>, namespace: &str, name: &str) {
+    first.insert(format!("{namespace}/{name}"));
+    if first.len() > MAX_USED_BY {
+        first.pop_last();
     }
 }
 
@@ -205,6 +219,8 @@ pub fn provider_status(
     status.observed_generation = Some(generation);
     (status.accesses, status.waiting) = (Some(usage.accesses), Some(usage.waiting));
     status.used_by = usage.used_by.into_iter().collect();
+    status.managed_clusters = Some(usage.managed_clusters);
+    status.used_by_clusters = usage.used_by_clusters.into_iter().collect();
     let (is, reason, message) = match usable {
         Ok(()) => ("True", Reason::KubeconfigUsable, "The kubeconfig is there and can be used.".to_owned()),
         Err((reason, message)) => ("False", reason, message),

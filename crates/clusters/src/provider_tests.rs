@@ -305,11 +305,13 @@ fn a_status_changes_only_when_there_is_something_to_say() {
     let usage = || {
         let mut usage = Usage { waiting: 1, ..Usage::default() };
         usage.add("team", "ci");
+        usage.add_cluster("team", "shop");
         usage
     };
     let ready = provider_status((&before, 1), usage(), Ok(()), at(0));
     assert_eq!((ready.accesses, ready.waiting), (Some(1), Some(1)));
     assert_eq!(ready.used_by, ["team/ci"]);
+    assert_eq!((ready.managed_clusters, ready.used_by_clusters.len()), (Some(1), 1));
     assert_eq!(condition::find(&ready.conditions, READY).unwrap().status, "True");
     assert_eq!(provider_status((&ready, 1), usage(), Ok(()), at(60)), ready);
     let missing = Err((Reason::KubeconfigMissing, "there is no Secret".to_owned()));
@@ -323,8 +325,9 @@ fn all_that_name_a_provider_are_counted_and_the_first_are_named() {
     let mut usage = Usage::default();
     for n in (10..22).rev() {
         usage.add("team", &format!("ci-{n}"));
+        usage.add_cluster("team", &format!("ci-{n}"));
     }
-    assert_eq!(usage.accesses, 12);
+    assert_eq!((usage.accesses, usage.managed_clusters), (12, 12));
     let expected: BTreeSet<String> = (10..20).map(|n| format!("team/ci-{n}")).collect();
-    assert_eq!(usage.used_by, expected);
+    assert_eq!((&usage.used_by, &usage.used_by_clusters), (&expected, &expected));
 }

@@ -151,11 +151,23 @@ async fn elsewhere(clusters: &Clusters) -> Test {
     };
     here.until("all that name it are counted", counted).await?;
     let admin = here.admin().await?;
+    // Neither while a Shoot is made by it. The program does not make any here.
+    let gardener = json!({"clusterProvider": "shop", "cloudProfile": "c", "credentialsBinding": "b", "infrastructure": "aws"});
+    let managed = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "lab", "namespace": "other"},
+        "spec": {
+            "provider": {"gardener": gardener}, "version": "1.33.4", "region": "r", "networks": {"nodes": "10.250.0.0/16"},
+            "workers": [{"name": "a", "machine": "m", "min": 1, "max": 1}]
+        }
+    });
+    admin.create(&managed).await?;
+    let says = "3 ClusterAccesses name it (such as other/ci, team/ci, team/more) and 1 ManagedClusters name it (such as other/lab)";
     let kept = async || {
         let deleted = admin.delete("clprov", "", "shop", &json!({"dryRun": ["All"]})).await;
-        deleted.err().filter(|error| error.to_string().contains("3 ClusterAccesses name it")).map(drop)
+        deleted.err().filter(|error| error.to_string().contains(says)).map(drop)
     };
-    here.until("it cannot be deleted while they use it", kept).await
+    here.until("it cannot be deleted while they use it", kept).await?;
+    admin.delete("mcl", "other", "lab", &json!({})).await
 }
 
 /// What the provider does not allow any more loses its rights at once, and has them again, with the same token, when it is allowed again in time.

@@ -1,6 +1,6 @@
-//! Says of each `ClusterProvider` whether its kubeconfig can be used, and how many `ClusterAccess`es name it.
+//! Says of each `ClusterProvider` whether its kubeconfig can be used, and how many `ClusterAccess`es and `ManagedCluster`s name it.
 //!
-//! Watches `ClusterProvider`, `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! Watches `ClusterProvider`, `ClusterAccess`, `ManagedCluster`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
 //! with one write of status at most.
 //!
 //! *Relies on*: the policies of the installation, which keep others from writing status. *Guarantees*: nothing is decided by that status
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::condition::{self, READY};
+use coppice_clusters_api::ClusterProviderStatus;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -59,18 +60,42 @@ impl ClusterProviderController {
         ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
     }
 
-    /// Wakes those whose status has to say who uses them: the first one, or that one is gone.
+    /// Wakes those whose status has to say which `ClusterAccess`es use them: the first one, or that one is gone.
     fn wake_used(&self, (namespace, name): (&str, &str), queue: &Queue<Arc<str>>) {
         let access = self.shared.accesses.get(namespace, name);
         let cluster = access.as_ref().and_then(|access| self.shared.providers.cluster_of(access));
         let named = cluster.as_ref().and_then(|cluster| cluster.provider_name());
-        let place = format!("{namespace}/{name}");
+        self.wake_named(named, &format!("{namespace}/{name}"), |status| status.used_by.as_slice(), queue);
+    }
+
+    /// The same of `ManagedCluster`s.
+    fn wake_making(&self, (namespace, name): (&str, &str), queue: &Queue<Arc<str>>) {
+        let managed = self.shared.providers.managed.get(namespace, name);
+        let shoot =
+            managed.as_ref().and_then(|managed| managed.spec.as_ref().ok()?.provider.gardener.as_ref());
+        let named = shoot.map(|shoot| shoot.cluster_provider.as_str());
+        self.wake_named(
+            named,
+            &format!("{namespace}/{name}"),
+            |status| status.used_by_clusters.as_slice(),
+            queue,
+        );
+    }
+
+    /// Wakes the provider of that name if its status names nobody, and all others that name who is at that place.
+    fn wake_named(
+        &self,
+        named: Option<&str>,
+        place: &str,
+        used_by: fn(&ClusterProviderStatus) -> &[String],
+        queue: &Queue<Arc<str>>,
+    ) {
         self.shared.providers.store.for_each(|provider| {
-            let used_by = &provider.status.used_by;
+            let used_by = used_by(&provider.status);
             let is_new = if named.is_some_and(|named| *named == *provider.name) {
                 used_by.is_empty()
             } else {
-                used_by.contains(&place)
+                used_by.iter().any(|of| of == place)
             };
             if is_new && provider.decoded().is_ok() {
                 queue.add((&*provider.name).into());
@@ -101,6 +126,7 @@ impl Controller for ClusterProviderController {
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
         let (this, that) = (Arc::clone(self), Arc::clone(self));
         let (of_provider, of_secret, of_access) = (queue.clone(), queue.clone(), queue.clone());
+        let (it, of_managed) = (Arc::clone(self), queue.clone());
         vec![
             watches.subscribe(&self.shared.providers.store, move |_, name| of_provider.add(name.into())),
             watches.subscribe(&self.shared.outputs, move |namespace, secret| {
@@ -109,13 +135,18 @@ impl Controller for ClusterProviderController {
             watches.subscribe(&self.shared.accesses, move |namespace, name| {
                 that.wake_used((namespace, name), &of_access);
             }),
+            watches.subscribe(&self.shared.providers.managed, move |namespace, name| {
+                it.wake_making((namespace, name), &of_managed);
+            }),
         ]
     }
 
     fn synced(&self) -> bool {
         let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
         let Shared { accesses, providers, .. } = &self.shared;
-        synced(accesses.freshness()) && synced(providers.store.freshness())
+        [accesses.freshness(), providers.store.freshness(), providers.managed.freshness()]
+            .into_iter()
+            .all(synced)
     }
 
     fn all(&self) -> Vec<Arc<str>> {

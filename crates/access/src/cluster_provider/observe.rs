@@ -1,4 +1,4 @@
-//! How many name a `ClusterProvider`, and how its kubeconfig is.
+//! How many name a `ClusterProvider`, to have credentials issued or Shoots made, and how its kubeconfig is.
 
 use coppice_clusters::{KubeconfigFact, Usage};
 use coppice_clusters_api::ClusterProviderSpec;
@@ -29,6 +29,12 @@ pub(super) async fn observe(
         let cluster = shared.providers.cluster_of(access);
         if cluster.is_some_and(|cluster| cluster.provider_name() == Some(&*provider.name)) {
             usage.add(&access.namespace, &access.name);
+        }
+    });
+    shared.providers.managed.for_each(|managed| {
+        let shoot = managed.spec.as_ref().ok().and_then(|spec| spec.provider.gardener.as_ref());
+        if shoot.is_some_and(|shoot| *shoot.cluster_provider == *provider.name) {
+            usage.add_cluster(&managed.namespace, &managed.name);
         }
     });
     let source = shared.providers.source(spec);

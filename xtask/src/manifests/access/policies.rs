@@ -7,7 +7,8 @@
 //!   platform keeps a ClusterProvider says who may, and with which rights: `coppice-access` decides that, at each credential. Who makes a
 //!   ManagedCluster is not known here, so that both hold for the author of a ClusterAccess that names one made by Gardener.
 //! - `coppice-access-clusters`: who has a Cluster made may create one.
-//! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, so that it stays while a ClusterAccess names it.
+//! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, and what was made is deleted by it, so that it stays while
+//!   a ClusterAccess or ManagedCluster names it.
 //! - `coppice-access-finalizers`: what was issued for a ClusterAccess is revoked before that is gone.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
@@ -150,21 +151,37 @@ fn clusters(install: &Install) -> Value {
     })
 }
 
-/// Without its kubeconfig nothing is revoked. No finalizer keeps it, which would be left when the component is removed.
+/// Without its kubeconfig nothing is revoked, and no Shoot is deleted. No finalizer keeps it, which would be left when the component is removed.
 fn providers(install: &Install) -> Value {
-    let accesses = "dyn(oldObject).?status.?accesses.orValue(0)";
-    let why = "their credentials are revoked with its kubeconfig. Delete these first (the first 10 are in status.usedBy), and wait a minute, since \
-               they are counted once a minute; in an emergency delete the ValidatingAdmissionPolicyBinding coppice-access-providers first.";
+    let of_status =
+        |field: &str, default: &str| format!("dyn(oldObject).?status.?{field}.orValue({default})");
+    let (accesses, clusters) = (of_status("accesses", "0"), of_status("managedClusters", "0"));
+    // So many of a kind name it, the first three among them.
+    let named = |count: &str, kind: &str, field: &str| {
+        let first = of_status(field, "[]");
+        format!(
+            "({count} == 0 ? [] : [string({count}) + ' {kind} name it (such as ' +\n\
+             {first}.filter(name, {first}.indexOf(name) < 3).join(', ') + ')'])"
+        )
+    };
+    let named = format!(
+        "({} +\n{}).join(' and ')",
+        named(&accesses, "ClusterAccesses", "usedBy"),
+        named(&clusters, "ManagedClusters", "usedByClusters")
+    );
+    let why = "with its kubeconfig their credentials are revoked and their Shoots deleted. Delete these first (the first 10 are in status.usedBy and \
+               status.usedByClusters), and wait a minute, since they are counted once a minute; in an emergency delete the \
+               ValidatingAdmissionPolicyBinding coppice-access-providers first.";
     json!({
         "#": "To delete one by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-providers first.",
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [resources(GROUP, &["DELETE"], &["clusterproviders"])]},
         "matchConditions": condition(install, false),
         "validations": [{
-            "expression": format!("oldObject == null || {accesses} == 0"),
-            "message": format!("A ClusterProvider cannot be deleted while ClusterAccesses name it: {why}"),
+            "expression": format!("oldObject == null || {accesses} == 0 && {clusters} == 0"),
+            "message": format!("A ClusterProvider cannot be deleted while ClusterAccesses or ManagedClusters name it: {why}"),
             "messageExpression":
-                format!("'ClusterProvider ' + oldObject.metadata.name + ' cannot be deleted: ' + string({accesses}) +\n' ClusterAccesses name it, and {why}'"),
+                format!("'ClusterProvider ' + oldObject.metadata.name + ' cannot be deleted: ' +\n{named} +\n': {why}'"),
         }]
     })
 }
