@@ -572,6 +572,9 @@ mod tests {
                 "write the value of a taint",
             ),
             (format!("{by_class}, networks: {{pods: 10.0.0.0}}"), "such as 10.250.0.0/16"),
+            (format!("{by_class}, networks: {{pods: 10.0.0.0/33}}"), "a length up to 32"),
+            (format!("{by_class}, networks: {{services: 10.256.0.0/16}}"), "four numbers up to 255"),
+            (format!("{by_class}, networks: {{nodes: 'fd00::/48'}}"), "write an IPv4 prefix"),
             (format!("{by_class}, deletion: {{forceAfter: 1m}}"), "write 1h to 30d"),
             (format!("{by_class}, oidc: {{issuerURL: 'http://x', clientID: c}}"), "begins with https://"),
         ] {

@@ -251,8 +251,9 @@ pub(crate) fn variable(_: &mut SchemaGenerator) -> Schema {
 
 /// An IPv4 prefix.
 pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
-    let message = "write an IPv4 prefix, such as 10.250.0.0/16";
-    text(18, "self.matches('^[0-9]{1,3}([.][0-9]{1,3}){3}/[0-9]{1,2}$')", message)
+    let message = "write an IPv4 prefix, four numbers up to 255 and a length up to 32, such as 10.250.0.0/16";
+    // isCIDR takes both families: with four numbers it is IPv4.
+    text(18, "self.matches('^[0-9]{1,3}([.][0-9]{1,3}){3}/[0-9]{1,2}$') && isCIDR(self)", message)
 }
 
 /// The name of a pool of workers.

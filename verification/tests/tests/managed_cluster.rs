@@ -159,6 +159,9 @@ async fn who_may(plane: &Plane) -> Test {
         here.until(&format!("an author of a {kind} who has no right to what it uses is refused"), denied)
             .await?;
     }
+    let mut bad = managed_cluster();
+    bad["spec"]["networks"] = json!({"pods": "10.96.0.0/33"});
+    refused(here.admin().await?.create(&bad).await, "spec.networks.pods: Invalid value")?;
     let as_the_program = ["create", "-f", "-", "--dry-run=server", "--as", ACCOUNT];
     let refused = async || {
         let created = here.kubectl_stdin(ADMIN, &as_the_program, FOREIGN).await;
