@@ -50,7 +50,7 @@ pub const MAX_USED_BY: usize = 10;
         name = "Waiting",
         type_ = "integer",
         json_path = ".status.waiting",
-        description = "How many of them wait for its budget",
+        description = "How many ClusterAccesses and ManagedClusters wait for its budget",
         priority = 1
     ),
     printcolumn(
@@ -84,10 +84,10 @@ pub struct ClusterProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::project_name")]
     pub project: Option<String>,
-    /// How many credentials and changes of rights may be asked for in any minute, for all ClusterAccesses together. Those that are about to
-    /// expire go first, then those that were asked for, lost or changed, then those of new ClusterAccesses, then all others. Whoever waits
-    /// becomes more urgent every 5 minutes, and namespaces that wait take turns. Changes that only take rights away and revocations are not
-    /// counted, and wait for nothing. Default: 60, which no API server notices.
+    /// How many credentials and changes of rights may be asked for in any minute, and looks at Shoots with what is written then, for all
+    /// ClusterAccesses and ManagedClusters together. Credentials that are about to expire go first, then what was asked for, lost or changed, then
+    /// what is new, then all others. Whoever waits becomes more urgent every 5 minutes, and namespaces that wait take turns. Changes that only
+    /// take rights away and revocations are not counted, and wait for nothing. Default: 60, which no API server notices.
     #[serde(default = "calls_per_minute")]
     #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
     pub calls_per_minute: u32,
@@ -188,7 +188,7 @@ pub struct ClusterProviderStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::used_by")]
     pub used_by_clusters: Vec<String>,
-    /// How many ClusterAccesses wait since `spec.callsPerMinute` is used up; counted once a minute.
+    /// How many ClusterAccesses and ManagedClusters wait since `spec.callsPerMinute` is used up; counted once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
     /// `Ready`: whether the kubeconfig is there and can be used.

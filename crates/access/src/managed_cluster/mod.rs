@@ -50,7 +50,7 @@ const BUSY: Duration = Duration::from_secs(2);
 /// A garden is asked about a Shoot that is ready no more often than this.
 const READY_LOOK: Duration = Duration::from_mins(5);
 
-/// The controller of `ManagedCluster`.
+/// The controller of `ManagedCluster`. A garden is asked about a Shoot by the budget of its provider (`callsPerMinute`).
 pub struct ManagedClusterController {
     clients: Clients,
     server_clock: ServerClock,
@@ -72,8 +72,13 @@ pub struct ClusterKey {
 }
 
 impl ClusterKey {
-    fn new(namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// Its namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 }
 
@@ -133,6 +138,7 @@ impl ManagedClusterController {
                     return self.at(at);
                 }
                 Applied::Busy => return ReconcileResult::At(Instant::now() + BUSY),
+                Applied::WaitsForTurn(at) => return self.at(Some(at)),
                 Applied::Behind => {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }

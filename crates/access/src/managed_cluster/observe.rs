@@ -3,6 +3,7 @@
 use coppice_clusters::managed::{LiveFact, Managed};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
+use jiff::Timestamp;
 
 use super::site::{Found, Site, find};
 use super::{ClusterKey, ManagedClusterController};
@@ -35,6 +36,8 @@ pub(super) enum Looked {
     Done,
     /// There is no place in its garden.
     Busy,
+    /// The budget of its provider is used up until then.
+    WaitsForTurn(Timestamp),
 }
 
 /// The `ManagedCluster` as it is at the API server.
@@ -77,6 +80,7 @@ pub(super) async fn look(
                 return Ok(Looked::Done);
             }
             Found::Busy => return Ok(Looked::Busy),
+            Found::WaitsForTurn(at) => return Ok(Looked::WaitsForTurn(at)),
         }
     }
     if let Some(site) = &memory.site {

@@ -1,17 +1,21 @@
 //! Where the object of a `ManagedCluster` is made: a `Cluster` in this cluster, a `Shoot` in the garden of its `ClusterProvider`.
 
 use coppice_api::Reason;
-use coppice_clusters::managed::{Failure, LiveFact, Managed, Shape, made_elsewhere, project, shoot};
+use coppice_clusters::Turn;
+use coppice_clusters::managed::{
+    Failure, LiveFact, Managed, Shape, made_elsewhere, managed_urgency, project, shoot,
+};
 use coppice_clusters_api::FailureClass;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use coppice_runtime::write::{self, Revision, WriteError};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::ManagedClusterController;
 use super::observe::ObserveError;
+use super::{ClusterKey, ManagedClusterController};
 use crate::kinds::{CapiClusters, ConfigMaps, Shoots};
 use crate::target;
 use crate::targets::{Place, ReadError};
@@ -40,6 +44,8 @@ pub(super) enum Found {
     Refused(Failure),
     /// As many work on the garden as may.
     Busy,
+    /// The budget of its provider is used up until then.
+    WaitsForTurn(Timestamp),
 }
 
 /// Finds the site of a `ManagedCluster`, as the user of its provider's kubeconfig.
@@ -73,6 +79,12 @@ pub(super) async fn find(
         Err(error @ ReadError::Unknown { .. }) => return Err(ObserveError::Kubeconfig(error)),
     };
     let Some(place) = targets.place(&garden) else { return Ok(Found::Busy) };
+    let (key, now) = (ClusterKey::new(&observed.namespace, &observed.name), controller.now());
+    let per_minute = spec.map_or(1, |spec| spec.calls_per_minute);
+    let turn = providers.budgets.take(of.0, &key, managed_urgency(observed), per_minute, now);
+    if let Turn::NotBefore(at) = turn {
+        return Ok(Found::WaitsForTurn(at));
+    }
     let found = garden.project(&project).await;
     let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
     targets.answered(&garden, !is_silent);

@@ -1,6 +1,9 @@
 use std::num::NonZeroUsize;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters::{Turn, Urgency};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -9,6 +12,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kinds::ClusterProviders;
 
 fn controller(clients: Clients) -> Arc<ManagedClusterController> {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
@@ -124,4 +128,39 @@ async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }));
     let sent = requests.lock().unwrap();
     assert!(sent.iter().all(|sent| sent.method == Method::GET), "{sent:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up() {
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                      clusters: [{name: k, cluster: {server: 'https://garden'}}]\nusers: [{name: u, user: {token: t}}]\n\
+                      contexts: [{name: c, context: {cluster: k, user: u}}]\n";
+    let secret = json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+    let (clients, requests) = scripted(move |_, path, _| {
+        if path.ends_with("/secrets/garden") {
+            Answer::Object(200, secret.clone())
+        } else {
+            Answer::Refused(404)
+        }
+    });
+    let controller = controller(clients);
+    let provider = json!({
+        "metadata": {"name": "dev", "uid": "p", "resourceVersion": "1", "generation": 1},
+        "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 1}
+    });
+    let provider = read::decoded::<ClusterProviders>(provider.to_string().as_bytes(), &()).unwrap();
+    controller.providers.store.upsert("", provider);
+    let mut shop = object(&json!({}));
+    shop["spec"] = json!({"provider": {"gardener": {
+        "clusterProvider": "dev", "cloudProfile": "aws", "credentialsBinding": "b", "infrastructure": "aws"
+    }}, "version": "1.33.4"});
+    let shop = read::decoded::<ManagedClusters>(shop.to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", shop);
+    let (other, budgets) = (ClusterKey::new("team", "other"), &controller.providers.budgets);
+    assert_eq!(budgets.take("dev", &other, Urgency::Routine, 1, controller.now()), Turn::Granted);
+    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    assert_eq!(controller.providers.budgets.waiting("dev", controller.now()), 1);
+    let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
+    assert_eq!(paths, ["/api/v1/namespaces/coppice-access-system/secrets/garden"]);
 }

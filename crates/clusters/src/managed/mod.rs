@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 pub use live::Outcome;
 pub use permission::{made_elsewhere, project};
-pub use plan::{LiveFact, Managed, ManagedStep, plan};
+pub use plan::{LiveFact, Managed, ManagedStep, managed_urgency, plan};
 pub use status::failed;
 
 /// As which object a cluster is made.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::live::{is_deleting, may_be_forced, outcome};
 use super::status::{failed, forced, made, next_attempt, ready, under_way, written};
 use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
+use crate::budget::Urgency;
 
 /// While something is under way, it is looked at again after so long.
 const LOOK_SOON: SignedDuration = SignedDuration::from_secs(15);
@@ -303,6 +304,21 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let message = format!("The cluster is being deleted: {}.", short(message));
     save_or_look(observed, under_way(observed, ClusterState::Deleting, &message, now), LOOK_SOON, now)
+}
+
+/// How urgent it is to ask its provider: what somebody has asked for goes before what is new, and that before a look at what is under way or
+/// done.
+pub fn managed_urgency(observed: &Managed) -> Urgency {
+    let is_said = if observed.deleting {
+        observed.status.state == Some(ClusterState::Deleting)
+    } else {
+        observed.status.observed_generation == Some(observed.generation)
+    };
+    match (has_made_nothing(observed), is_said) {
+        (true, _) => Urgency::New,
+        (false, false) => Urgency::Forced,
+        (false, true) => Urgency::Routine,
+    }
 }
 
 /// Whether nothing was made or handed over, nor is a creation under way whose answer got lost.

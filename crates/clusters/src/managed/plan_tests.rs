@@ -319,6 +319,19 @@ fn a_shoot_that_is_handed_over_keeps_the_addresses_of_its_zones_and_what_others_
 }
 
 #[test]
+fn what_somebody_asked_for_is_more_urgent_than_a_look() {
+    assert_eq!(managed_urgency(&managed(on_gardener())), Urgency::New);
+    let mut observed = ready_cluster(on_gardener());
+    assert_eq!(managed_urgency(&observed), Urgency::Routine);
+    observed.generation = 2;
+    assert_eq!(managed_urgency(&observed), Urgency::Forced);
+    observed.deleting = true;
+    assert_eq!(managed_urgency(&observed), Urgency::Forced);
+    observed.status.state = Some(ClusterState::Deleting);
+    assert_eq!(managed_urgency(&observed), Urgency::Routine);
+}
+
+#[test]
 fn a_deletion_ends_when_the_object_is_gone() {
     let mut observed = ready_cluster(small());
     (observed.deleting, observed.generation) = (true, 2);
