@@ -103,7 +103,6 @@ pub async fn run(
     runner.add(LeftoverController::new(clients.clone(), gate.clone(), &shared));
     runner.add(TargetLeftoverController::new(
         clients.clone(),
-        server_clock.clone(),
         gate.clone(),
         access_metrics.clone(),
         shared.clone(),

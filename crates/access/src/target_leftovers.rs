@@ -5,8 +5,12 @@
 //!
 //! *Relies on*: the id of this installation on everything that it makes in a target. *Guarantees*: an object is deleted only if it has
 //! that id, the name that we give, and the uid of a `ClusterAccess` that neither the cache nor the API server has, which is asked after the
-//! target; if it is an hour old; as it was found; and while no list of `ClusterAccess` has [collapsed](coppice_runtime::collapse). What
-//! another installation made, or an earlier version without ids, stays.
+//! target; if this replica has seen for an hour that it is left; as it was found; and while no list of `ClusterAccess` has
+//! [collapsed](coppice_runtime::collapse). What another installation made, or an earlier version without ids, stays.
+//!
+//! The hour and the collapse are for a cluster that is restored from a wrong backup, where most of what is in targets seems to be left. A
+//! replica that was running sees the list collapse, and waits for somebody to restart it. One that was started after the restore knows of no
+//! list before, and gives the hour to put that right.
 //!
 //! Errors: what a target does not do is logged, and tried again with the next resync; what this API server does not say is asked again
 //! with backoff by the queue.
@@ -24,10 +28,9 @@ use coppice_runtime::error::chain;
 use coppice_runtime::leader::{Gate, Permit};
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::read::{self, ListError};
-use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
-use jiff::SignedDuration;
+use tokio::time::Instant;
 
 use crate::kinds::ClusterAccesses;
 use crate::metrics::AccessMetrics;
@@ -41,20 +44,23 @@ const MAX_TARGETS: usize = 64;
 const MAX_DELETED: usize = 100;
 /// After so many refusals the others of a kind are left for the next resync.
 const MAX_REFUSED: usize = 10;
-/// What is younger is left alone, whatever the clocks say.
-const MIN_AGE: SignedDuration = SignedDuration::from_hours(1);
+/// Nothing is deleted before its `ClusterAccess` was seen to be gone for so long.
+const GONE_FOR: Duration = Duration::from_hours(1);
+/// What was seen in no target for so long is forgotten: with many targets it is long until it is the same one's turn again.
+const REMEMBERED: Duration = Duration::from_hours(7 * 24);
 /// Within this time a target has to answer.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// The controller of what is left in targets. Its keys are where the kubeconfigs of these are.
 pub(crate) struct TargetLeftoverController {
     clients: Clients,
-    server_clock: ServerClock,
     gate: Gate,
     metrics: AccessMetrics,
     shared: Shared,
     /// The last one that was looked through.
     last: Mutex<Option<Source>>,
+    /// The uids of `ClusterAccess`es that are gone, and left something in a target: when this was seen first, and last.
+    gone: Mutex<BTreeMap<String, (Instant, Instant)>>,
 }
 
 /// Why a target was not looked through, or not to the end.
@@ -81,14 +87,8 @@ enum SweepError {
 
 impl TargetLeftoverController {
     /// The controller, on the API server of this cluster and on what it shares with the others.
-    pub(crate) fn new(
-        clients: Clients,
-        server_clock: ServerClock,
-        gate: Gate,
-        metrics: AccessMetrics,
-        shared: Shared,
-    ) -> Self {
-        Self { clients, server_clock, gate, metrics, shared, last: Mutex::default() }
+    pub(crate) fn new(clients: Clients, gate: Gate, metrics: AccessMetrics, shared: Shared) -> Self {
+        Self { clients, gate, metrics, shared, last: Mutex::default(), gone: Mutex::default() }
     }
 
     /// Deletes what is left in a target.
@@ -118,14 +118,12 @@ impl TargetLeftoverController {
         (source, target): (&Source, &Target),
         installation: &str,
     ) -> Result<(), SweepError> {
-        let now = self.server_clock.now().now();
         let mut living: BTreeSet<Box<str>> = BTreeSet::new();
         self.shared.accesses.for_each(|access| {
             living.insert(access.uid.clone());
         });
-        let is_old = |made: &Made| made.created.is_some_and(|created| now.duration_since(created) >= MIN_AGE);
-        let is_left = |made: &Made| is_old(made) && !living.contains(&*made.access);
-        let mut left = target.left_by(installation, is_left).await?;
+        let mut left = target.left_by(installation, |made| !living.contains(&*made.access)).await?;
+        self.keep_long_gone(&living, &mut left);
         if left.is_empty() {
             return Ok(());
         }
@@ -138,6 +136,21 @@ impl TargetLeftoverController {
             return Err(SweepError::Collapsed);
         }
         self.delete(permit, (source, target), &left).await
+    }
+
+    /// Remembers that these are left, and keeps of them those whose access has been gone for long enough.
+    fn keep_long_gone(&self, living: &BTreeSet<Box<str>>, left: &mut Vec<Made>) {
+        let now = Instant::now();
+        // A panic leaves valid data: at worst something is seen to be left again.
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.retain(|access, (_, last)| {
+            !living.contains(access.as_str()) && now.duration_since(*last) < REMEMBERED
+        });
+        for made in &*left {
+            gone.entry(made.access.clone()).or_insert((now, now)).1 = now;
+        }
+        let is_long_gone = |(first, _): &(Instant, Instant)| now.duration_since(*first) >= GONE_FOR;
+        left.retain(|made| gone.get(&made.access).is_some_and(is_long_gone));
     }
 
     /// Deletes these. One that the target refuses keeps no other from that.

@@ -11,12 +11,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A binding of a `ClusterAccess` of that uid, with the id of that installation, so many minutes old.
-fn binding(access: &str, installation: &str, minutes: i64) -> Value {
-    let created = NOW - SignedDuration::from_mins(minutes);
+/// A binding of a `ClusterAccess` of that uid, with the id of that installation.
+fn binding(access: &str, installation: &str) -> Value {
     json!({"metadata": {
         "name": format!("coppice-{access}"), "namespace": "shop", "uid": format!("uid of {access}"),
-        "creationTimestamp": created.to_string(),
         "labels": {"coppice.dev/access": access, "coppice.dev/installation": installation}
     }})
 }
@@ -43,14 +41,21 @@ fn controller(cached: &[&str], listed: Option<&[&str]>) -> (TargetLeftoverContro
     });
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let namespace = "coppice-access-system";
-    let shared = Shared::new(clock.clone(), Unencrypted::Nowhere, namespace, NonZeroUsize::MIN);
+    let shared = Shared::new(clock, Unencrypted::Nowhere, namespace, NonZeroUsize::MIN);
     for uid in cached {
         let access = read::decoded::<ClusterAccesses>(access(uid).to_string().as_bytes(), &()).unwrap();
         shared.accesses.upsert("team", access);
     }
-    let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
     let of_access = AccessMetrics::new(&metrics);
-    (TargetLeftoverController::new(clients, server_clock, gate, of_access, shared), metrics)
+    (TargetLeftoverController::new(clients, Gate::always(Duration::ZERO), of_access, shared), metrics)
+}
+
+/// Looks through a target once, and again when what is left may be deleted; what came of that.
+async fn sweep_twice(controller: &TargetLeftoverController, clients: Clients) -> Result<(), SweepError> {
+    let (permit, source, target) = (controller.gate.permit().unwrap(), source(), target(clients));
+    controller.sweep_target(&permit, (&source, &target), "i").await.unwrap();
+    tokio::time::advance(GONE_FOR).await;
+    controller.sweep_target(&permit, (&source, &target), "i").await
 }
 
 /// A target at these clients.
@@ -76,8 +81,7 @@ async fn swept(found: &[Value], cached: &[&str], listed: Option<&[&str]>) -> Vec
         _ => Answer::Object(200, json!({})),
     });
     let (controller, metrics) = controller(cached, listed);
-    let permit = controller.gate.permit().unwrap();
-    let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
+    let result = sweep_twice(&controller, clients).await;
     assert!(result.is_ok() || listed.is_none(), "{result:?}");
     let sent = requests.lock().unwrap();
     let deleted: Vec<(String, Value)> = sent
@@ -94,24 +98,22 @@ async fn swept(found: &[Value], cached: &[&str], listed: Option<&[&str]>) -> Vec
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_an_access_that_is_gone_is_deleted_as_it_was_found() {
-    let all = [binding("dead", "i", 60), binding("living", "i", 60)];
+    let all = [binding("dead", "i"), binding("living", "i")];
     let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings/coppice-dead";
     let expected = [(path.to_owned(), json!("uid of dead"))];
     assert_eq!(swept(&all, &["living"], Some(&["living"])).await, expected);
     // So many at once.
-    let many: Vec<Value> = (0..=MAX_DELETED).map(|n| binding(&format!("dead{n}"), "i", 60)).collect();
+    let many: Vec<Value> = (0..=MAX_DELETED).map(|n| binding(&format!("dead{n}"), "i")).collect();
     assert_eq!(swept(&many, &[], Some(&[])).await.len(), MAX_DELETED);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_stays_while_it_may_be_in_use_or_is_not_ours() {
-    let dead = binding("dead", "i", 60);
+    let dead = binding("dead", "i");
     let mut of_earlier_version = dead.clone();
     of_earlier_version["metadata"]["labels"] = json!({"coppice.dev/access": "dead"});
     let mut named_by_others = dead.clone();
     named_by_others["metadata"]["name"] = json!("cluster-admin");
-    let mut without_age = dead.clone();
-    without_age["metadata"]["creationTimestamp"] = Value::Null;
     let (none, of_it): (&[&str], &[&str]) = (&[], &["dead"]);
     for (found, cached, listed) in [
         (&dead, of_it, Some(of_it)),
@@ -120,11 +122,9 @@ async fn what_is_left_stays_while_it_may_be_in_use_or_is_not_ours() {
         (&dead, of_it, Some(none)),
         (&dead, none, None),
         // Its access is of another installation, or of one that did not write down which.
-        (&binding("dead", "other", 60), none, Some(none)),
+        (&binding("dead", "other"), none, Some(none)),
         (&of_earlier_version, none, Some(none)),
         (&named_by_others, none, Some(none)),
-        (&binding("dead", "i", 59), none, Some(none)),
-        (&without_age, none, Some(none)),
     ] {
         let deleted = swept(std::slice::from_ref(found), cached, listed).await;
         assert_eq!(deleted, Vec::<(String, Value)>::new(), "{found}");
@@ -132,14 +132,39 @@ async fn what_is_left_stays_while_it_may_be_in_use_or_is_not_ours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_left_was_seen_for_an_hour_without_its_access() {
+    let found = binding("dead", "i");
+    let (clients, requests) = scripted(move |method, path, _| match *method {
+        Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": [found]})),
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ => Answer::Object(200, json!({})),
+    });
+    let (controller, _) = controller(&[], Some(&[]));
+    let (permit, source, target) = (controller.gate.permit().unwrap(), source(), target(clients));
+    let deleted_after = async |minutes: u64| {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        controller.sweep_target(&permit, (&source, &target), "i").await.unwrap();
+        requests.lock().unwrap().iter().filter(|sent| sent.method == Method::DELETE).count()
+    };
+    assert_eq!((deleted_after(0).await, deleted_after(59).await), (0, 0));
+    // The right backup is restored, and then another wrong one.
+    let back = read::decoded::<ClusterAccesses>(access("dead").to_string().as_bytes(), &()).unwrap();
+    controller.shared.accesses.upsert("team", back);
+    assert_eq!(deleted_after(1).await, 0);
+    controller.shared.accesses.remove_if("team", "dead", |_| true);
+    assert_eq!((deleted_after(0).await, deleted_after(59).await), (0, 0));
+    assert_eq!(deleted_after(1).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
     let mut bindings: Vec<Value> =
-        (0..MAX_REFUSED + 2).map(|n| binding(&format!("refused{n}"), "i", 60)).collect();
+        (0..MAX_REFUSED + 2).map(|n| binding(&format!("refused{n}"), "i")).collect();
     // What somebody else's finalizer keeps is not asked for again.
-    let mut deleted = binding("deleted", "i", 60);
+    let mut deleted = binding("deleted", "i");
     deleted["metadata"]["deletionTimestamp"] = json!(NOW.to_string());
     bindings.insert(0, deleted);
-    let role = binding("dead", "i", 60);
+    let role = binding("dead", "i");
     let (clients, requests) = scripted(move |method, path, _| match *method {
         Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": bindings})),
         Method::GET if path.ends_with("/roles") => Answer::Object(200, json!({"items": [role]})),
@@ -148,8 +173,7 @@ async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
         _ => Answer::Object(200, json!({})),
     });
     let (controller, _) = controller(&[], Some(&[]));
-    let permit = controller.gate.permit().unwrap();
-    let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
+    let result = sweep_twice(&controller, clients).await;
     assert!(matches!(&result, Err(SweepError::Target(_))), "{result:?}");
     let sent = requests.lock().unwrap();
     let deleted = sent.iter().filter(|sent| sent.method == Method::DELETE);
@@ -161,7 +185,7 @@ async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_list_that_lacked_much_nothing_is_deleted() {
-    let found = binding("dead", "i", 60);
+    let found = binding("dead", "i");
     for (resource, expected) in [("clusterproviders", 1), ("clusteraccesses", 0)] {
         let found = found.clone();
         let (clients, requests) = scripted(move |method, path, _| match *method {
@@ -171,8 +195,7 @@ async fn after_a_list_that_lacked_much_nothing_is_deleted() {
         });
         let (controller, _) = controller(&[], Some(&[]));
         controller.shared.collapsed(Collapse { resource, before: 50, missing: 50, after_gap: true });
-        let permit = controller.gate.permit().unwrap();
-        let result = controller.sweep_target(&permit, (&source(), &target(clients)), "i").await;
+        let result = sweep_twice(&controller, clients).await;
         assert_eq!(matches!(result, Err(SweepError::Collapsed)), expected == 0, "{resource}: {result:?}");
         let sent = requests.lock().unwrap();
         assert_eq!(sent.iter().filter(|sent| sent.method == Method::DELETE).count(), expected, "{resource}");

@@ -3,7 +3,6 @@
 use coppice_clusters::rights::{TargetKind, made_for};
 use coppice_clusters_api::names::{LABEL_INSTALLATION, TARGET_NAMESPACE};
 use coppice_runtime::leader::Permit;
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Failure, List, PAGE, Target, described, encoded};
@@ -33,21 +32,18 @@ pub(crate) struct Made {
     uid: String,
     /// The uid of the `ClusterAccess` that it was made for.
     pub(crate) access: String,
-    /// When; none if the target does not say so.
-    pub(crate) created: Option<Timestamp>,
 }
 
 impl Made {
     fn new(installation: &str, kind: TargetKind, found: &Value) -> Option<Self> {
         let access = made_for(installation, kind, found)?.to_owned();
         let of = |field: &str| found["metadata"][field].as_str().unwrap_or_default();
-        let created = of("creationTimestamp").parse().ok();
         let (namespace, name, uid) =
             (of("namespace").to_owned(), of("name").to_owned(), of("uid").to_owned());
         // Of one that is being deleted nothing more can be done.
         let is_deleted = !found["metadata"]["deletionTimestamp"].is_null();
         // Without a uid it could be another one by the time that it is deleted.
-        (!uid.is_empty() && !is_deleted).then_some(Self { kind, namespace, name, uid, access, created })
+        (!uid.is_empty() && !is_deleted).then_some(Self { kind, namespace, name, uid, access })
     }
 
     /// What it is, for the log.
