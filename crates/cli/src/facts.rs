@@ -18,6 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+/// What stands for a uid that is not known; the name follows.
+const UNKNOWN_UID: &str = "unknown-uid-of-";
+
 /// An object of one of our own kinds.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<S, T> {
@@ -129,7 +132,7 @@ pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts
     let name = meta.name.unwrap_or_default();
     NamespaceFacts {
         terminating: meta.deletion_timestamp.is_some() || phase.as_deref() == Some("Terminating"),
-        uid: meta.uid.unwrap_or_else(|| format!("unknown-uid-of-{name}")),
+        uid: meta.uid.unwrap_or_else(|| format!("{UNKNOWN_UID}{name}")),
         resource_version: meta.resource_version.unwrap_or_default(),
         created: meta.creation_timestamp.map_or(assumed, |t| t.0),
         labels: meta.labels.unwrap_or_default().into_iter().collect(),
@@ -144,6 +147,11 @@ pub(crate) fn assumed_namespace(name: &str, uid: Option<&str>, assumed: Timestam
     object.metadata.name = Some(name.to_owned());
     object.metadata.uid = uid.map(str::to_owned);
     namespace(object, assumed)
+}
+
+/// Whether the uid of a namespace is not known: files need not say it.
+pub(crate) fn has_unknown_uid(namespace: &NamespaceFacts) -> bool {
+    namespace.uid.strip_prefix(UNKNOWN_UID) == Some(namespace.name.as_str())
 }
 
 /// A pod.

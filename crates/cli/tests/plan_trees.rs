@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::{Value, json};
 use support::run;
-use support::server::{against, list, status};
+use support::server::{against, list, status, status_of};
 
 const DELETED: &str = "2026-03-01T12:00:00Z";
 
@@ -186,4 +186,61 @@ fn of_a_cluster_subnamespaces_are_read_and_where_there_are_none_nothing_is_said(
     ]);
     let (ran, _) = against("coppice plan -n shop -o name", script);
     assert_eq!(ran.out, "subnamespace.coppice.dev/shop-web\n", "{ran:?}");
+}
+
+#[test]
+fn what_becomes_of_a_namespace_that_cannot_be_read_is_not_known() {
+    let objects = tree(deleted("shop", "shop-web", &json!({})));
+    let managers = ("GET /apis/coppice.dev/v1alpha1/namespacemanagers", 200, list(&[]));
+    let refused = |path: &'static str| (path, 403, status(403, "not you"));
+    let none = ("GET /api/v1/namespaces/shop-api", 404, status_of("NotFound"));
+    let mut subnamespaces = objects[5..].to_vec();
+    subnamespaces.push(deleted("shop", "shop-api", &json!({})));
+    let all = vec![
+        managers,
+        refused("GET /apis/coppice.dev/v1alpha1/coppiceconfigs/coppice"),
+        refused("GET /api/v1/namespaces"),
+        ("GET /apis/coppice.dev/v1alpha1/subnamespaces", 200, list(&subnamespaces)),
+    ];
+    let planned = |ran: &support::Ran| -> Vec<Value> {
+        let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        report["items"].as_array().unwrap().clone()
+    };
+    let (ran, _) = against("coppice plan -A -o json", all.clone());
+    let items = planned(&ran);
+    let web = of(&items, "shop-web");
+    assert_eq!((said(web), &web["unknown"]), (("NotSynced", "", false), &json!(true)));
+    assert!(web["message"].as_str().unwrap().starts_with("namespace shop-web could not be read"), "{web}");
+    assert_eq!(ran.code, 3, "{ran:?}");
+    let warning = "6 namespaces of trees could not be read (shop, shop-api, shop-web, shop-web-a, shop-web-a-b and 1 more)";
+    assert!(ran.err.contains(warning), "{ran:?}");
+
+    // Of one that is gone that is known, beside one that may not be read.
+    let mut one = all;
+    one.extend([
+        ("GET /apis/coppice.dev/v1alpha1/namespaces/shop/namespacemanagers", 200, list(&[])),
+        ("GET /api/v1/namespaces/shop", 200, objects[0].clone()),
+        refused("GET /api/v1/namespaces/shop-web"),
+        none,
+    ]);
+    let (ran, _) = against("coppice plan -n shop -o json", one);
+    let items = planned(&ran);
+    assert_eq!(of(&items, "shop-web")["unknown"], true);
+    let api = of(&items, "shop-api");
+    assert_eq!((&api["unknown"], said(api).0), (&json!(false), "NamespaceTerminating"));
+    assert!(api["message"].as_str().unwrap().contains("there is no namespace shop-api any more"), "{api}");
+}
+
+#[test]
+fn a_namespace_that_files_do_not_have_is_not_taken_as_gone() {
+    let web = deleted("shop", "shop-web", &json!({}));
+    let manager = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager",
+        "metadata": {"name": "m", "namespace": "shop-web"},
+        "spec": {"policies": [{"name": "p", "when": {"ttl": {"after": "4h"}}, "then": {"delete": {}}}]}
+    });
+    let (_, items) = plan(&[web, manager]);
+    let item = items.iter().find(|item| item["managerKind"] == "Subnamespace").unwrap();
+    assert_eq!(said(item), ("NamespaceTerminating", "delete", true));
+    assert!(item["message"].as_str().unwrap().contains("is being deleted, and its quota returned"), "{item}");
 }

@@ -1,6 +1,6 @@
 //! What is read of trees of namespaces for their plans, beside what is read for those of managers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::names::LABEL_PARENT;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -15,6 +15,9 @@ use crate::connect::{code, failed};
 use crate::trees::{self, Subnamespace};
 use crate::{facts, live, print};
 
+/// So many namespaces that could not be read are named.
+const MAX_NAMED: usize = 5;
+
 /// What there is of trees.
 #[derive(Debug, Default)]
 pub(crate) struct TreeObjects {
@@ -22,6 +25,8 @@ pub(crate) struct TreeObjects {
     pub(crate) subnamespaces: Vec<Subnamespace>,
     /// The namespaces that these are in or have created, as far as the snapshot itself does not have them.
     pub(crate) namespaces: BTreeMap<String, NamespaceFacts>,
+    /// Those of them that a cluster has not let us read: nothing is known of them.
+    pub(crate) unread: BTreeSet<String>,
 }
 
 impl TreeObjects {
@@ -52,6 +57,21 @@ impl TreeObjects {
         let missing = (missing > 0).then(|| print::count(missing, "namespace"))?;
         Some(format!("{missing} of trees cannot be seen: taken as there, without labels"))
     }
+
+    /// Names the namespaces that could not be read.
+    fn warn_of_unread(&self) -> Option<String> {
+        let names: Vec<&str> = self.unread.iter().map(String::as_str).take(MAX_NAMED).collect();
+        let more = self.unread.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| {
+            format!(
+                "{} of trees could not be read ({}{more}): whether they are there, are being deleted or are protected is not known; ask \
+                 somebody who may get them",
+                print::count(self.unread.len(), "namespace"),
+                names.join(", ")
+            )
+        })
+    }
 }
 
 impl LifecycleSnapshot {
@@ -81,11 +101,8 @@ impl LifecycleSnapshot {
         if self.trees.subnamespaces.is_empty() {
             return warnings;
         }
-        if namespace.is_some() {
-            self.read_namespaces(client).await;
-        } else if self.namespaces.is_empty() {
-            warnings.extend(self.trees.assume(&self.namespaces, Timestamp::MAX));
-        }
+        self.read_namespaces(client, namespace).await;
+        warnings.extend(self.trees.warn_of_unread());
         warnings
     }
 
@@ -116,21 +133,29 @@ impl LifecycleSnapshot {
         found
     }
 
-    /// Reads the namespaces of trees where the snapshot has one namespace alone.
-    async fn read_namespaces(&mut self, client: &Client) {
-        if let Ok(all) = live::list(&Api::<Namespace>::all(client.clone()), None).await {
+    /// Reads the namespaces of trees that the snapshot does not have: it may have one alone, or none since they may not be listed.
+    async fn read_namespaces(&mut self, client: &Client, namespace: Option<&str>) {
+        if namespace.is_some()
+            && let Ok(all) = live::list(&Api::<Namespace>::all(client.clone()), None).await
+        {
             let all = all.into_iter().map(|object| facts::namespace(object, Timestamp::MAX));
             self.trees.namespaces = all.map(|facts| (facts.name.clone(), facts)).collect();
             return;
         }
+        // There may be thousands, and who may not list them may hardly read any.
+        let unlisted = namespace.is_none() && self.namespaces.is_empty();
         for (name, uid) in self.trees.named() {
             if self.namespaces.contains_key(&name) {
                 continue;
             }
-            let facts = match live::namespace(client, &name).await {
+            let read = if unlisted { Err(()) } else { live::namespace(client, &name).await.map_err(drop) };
+            let facts = match read {
                 Ok(Some(object)) => facts::namespace(object, Timestamp::MAX),
                 Ok(None) => continue,
-                Err(_) => facts::assumed_namespace(&name, uid.as_deref(), Timestamp::MAX),
+                Err(()) => {
+                    self.trees.unread.insert(name.clone());
+                    facts::assumed_namespace(&name, uid.as_deref(), Timestamp::MAX)
+                }
             };
             self.trees.namespaces.insert(name, facts);
         }

@@ -15,6 +15,7 @@ use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use super::PlannedItem;
+use crate::facts::has_unknown_uid;
 use crate::lifecycle::LifecycleSnapshot;
 use crate::trees::Subnamespace;
 
@@ -43,6 +44,8 @@ struct Next {
     before: Vec<String>,
     reason: Reason,
     message: String,
+    /// Whether it relies on something that could not be known.
+    unknown: bool,
 }
 
 /// What goes with one that is being deleted with all below it.
@@ -57,7 +60,13 @@ impl Next {
     /// It waits for this.
     fn waits(reason: Reason, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { action: None, now: false, due: None, check_at: None, before: Vec::new(), reason, message }
+        let (before, unknown) = (Vec::new(), false);
+        Self { action: None, now: false, due: None, check_at: None, before, reason, message, unknown }
+    }
+
+    /// It cannot be said.
+    fn unknown(reason: Reason, message: impl Into<String>) -> Self {
+        Self { unknown: true, ..Self::waits(reason, message) }
     }
 
     /// It is deleted, though not at once.
@@ -129,7 +138,7 @@ impl<'a> Trees<'a> {
             next_check: next.check_at.filter(|check_at| *check_at > self.at),
             reason: next.reason.to_string(),
             message: next.message,
-            unknown: object.spec.is_err() || object.status_error.is_some(),
+            unknown: next.unknown || object.spec.is_err(),
             losses: None,
             parent: Some(object.namespace().to_owned()),
             before: next.before,
@@ -145,6 +154,26 @@ impl<'a> Trees<'a> {
         if object.status.phase == Some(SubnamespacePhase::Detached) {
             return None;
         }
+        if let Some(error) = &object.status_error {
+            let message = format!("{error}: what becomes of namespace {} is not known", object.name());
+            return Some(Next::unknown(Reason::Undecodable, message));
+        }
+        let next = self.as_far_as_read(object, cascades)?;
+        let Some(unread) = self.unread(object, next.reason) else { return Some(next) };
+        let message = format!(
+            "namespace {unread} could not be read: whether it is there, is being deleted or is protected is not known; if it is there and \
+             neither of these: {}",
+            next.message
+        );
+        Some(Next::unknown(Reason::NotSynced, message))
+    }
+
+    /// The same, where namespaces that could not be read are taken as there.
+    fn as_far_as_read(
+        &self,
+        object: &'a Subnamespace,
+        cascades: &mut BTreeMap<(&'a str, &'a str), Cascade<'a>>,
+    ) -> Option<Next> {
         let (parent, name) = (object.namespace(), object.name());
         let Some(own) = self.own(object) else {
             let message = format!("there is no namespace {name} any more: the Subnamespace goes");
@@ -162,6 +191,25 @@ impl<'a> Trees<'a> {
             return Some(self.ends(object, own));
         }
         self.goes_with_one_above(object, cascades)
+    }
+
+    /// A namespace that could not be read, on which it depends what becomes of this one.
+    fn unread(&self, object: &'a Subnamespace, reason: Reason) -> Option<&'a str> {
+        let unread = &self.snapshot.trees.unread;
+        if unread.is_empty() {
+            return None;
+        }
+        let mut names = vec![object.name(), object.namespace()];
+        match reason {
+            Reason::MovedToAncestor => {
+                names.extend(self.creators_above(object).into_iter().map(Subnamespace::namespace));
+            }
+            Reason::CascadingDeletion => {
+                names.extend(self.below(object.name()).into_iter().map(Subnamespace::name));
+            }
+            _ => {}
+        }
+        names.into_iter().find(|name| unread.contains(*name))
     }
 
     /// The namespace above goes, and nobody has asked for the deletion of this one.
@@ -316,7 +364,7 @@ impl<'a> Trees<'a> {
     /// The namespace that it created.
     fn own(&self, object: &Subnamespace) -> Option<&'a NamespaceFacts> {
         let uid = object.status.namespace_uid.as_deref()?;
-        self.namespace(object.name()).filter(|own| own.uid == uid)
+        self.namespace(object.name()).filter(|own| own.uid == uid || has_unknown_uid(own))
     }
 
     /// The Subnamespaces that created the namespace that it is in, and those above that, from there up.
