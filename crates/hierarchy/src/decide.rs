@@ -361,12 +361,20 @@ fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> Q
     QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))
 }
 
-/// The next step for a root to have what its tree has in total.
-pub fn decide_root(name: &str, quota: Option<&Quota>, total: &Resources, now: Timestamp) -> QuotaDecision {
+/// The next step for a root to have what its tree has in total. `below`: what its children have by their records, for a quota that was
+/// lost and has to be made again.
+pub fn decide_root(
+    name: &str,
+    quota: Option<&Quota>,
+    total: &Resources,
+    below: &Resources,
+    now: Timestamp,
+) -> QuotaDecision {
     let Some(quota) = quota else {
+        let given = total.emptied().larger(below);
         return QuotaDecision::Write(
             QuotaStep::Establish,
-            Write::Own(Ledger::new(total.clone(), total.emptied())),
+            Write::Own(Ledger::new(total.larger(below), given)),
         );
     };
     let ledger = &quota.ledger;

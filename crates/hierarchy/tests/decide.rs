@@ -390,9 +390,23 @@ fn a_root_whose_smaller_quota_is_not_in_force_in_time_keeps_what_it_has() {
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
     let lowered = quota(&server, 0);
     assert!(matches!(
-        decide_root("0", Some(lowered), &resources([6, 40]), at(31)),
+        decide_root("0", Some(lowered), &resources([6, 40]), &Resources::default(), at(31)),
         QuotaDecision::Refused(_)
     ));
+}
+
+#[test]
+fn a_root_whose_quota_was_lost_has_what_its_children_do_not_have() {
+    let (total, below) = (resources([10, 40]), resources([4, 50]));
+    let made = decide_root("0", None, &total, &below, at(0));
+    let QuotaDecision::Write(QuotaStep::Establish, Write::Own(ledger)) = made else { panic!("{made:?}") };
+    assert_eq!(amounts(&ledger.own()), [6, 0]);
+    assert_eq!((amounts(&ledger.allotment), amounts(&ledger.given)), ([10, 50], [4, 50]));
+    // They have more than the tree: it has that, too, until they return some.
+    let hard = ledger.own();
+    let made = Quota { hard: hard.clone(), enforced: hard, ledger, ..Quota::default() };
+    let next = decide_root("0", Some(&made), &total, &below, at(1));
+    assert!(matches!(next, QuotaDecision::Refused(_)), "{next:?}");
 }
 
 #[test]
@@ -401,7 +415,7 @@ fn a_root_limits_a_resource_that_it_has_nothing_of() {
     let none = Resources::parse([("pods", "0".parse().unwrap())]).unwrap();
     let total = resources([10, 40]).plus(&none).unwrap();
     let QuotaDecision::Write(QuotaStep::Decide, Write::Own(ledger)) =
-        decide_root("0", Some(quota(&server, 0)), &total, at(0))
+        decide_root("0", Some(quota(&server, 0)), &total, &Resources::default(), at(0))
     else {
         panic!("it is not limited")
     };

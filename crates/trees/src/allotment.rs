@@ -1,6 +1,7 @@
 //! Quotas and allotments, as objects have them and as the engine has them. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coppice_api::Reason;
 use coppice_hierarchy::{Quota, Record, Resources};
@@ -32,6 +33,12 @@ pub(crate) fn allotment(object: &SubnamespaceObject) -> Option<Resources> {
 pub(crate) fn recorded(object: &SubnamespaceObject) -> Record {
     let decided = object.status.allotment.as_ref().map_or(0, |allotment| allotment.decided);
     Record { allotment: allotment(object).unwrap_or_default(), decided: u64::try_from(decided).unwrap_or(0) }
+}
+
+/// What these have together, by their records.
+pub(crate) fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
+    let all = children.iter().filter_map(|child| allotment(child));
+    all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
 }
 
 /// Amounts as an object has them.

@@ -107,7 +107,8 @@ impl Server {
         let mut nodes = vec![node(None, total)];
         nodes.extend(parents.iter().map(|parent| node(Some(*parent), [0, 0])));
         let mut server = Self { nodes, transfers: Vec::new(), revision: 0 };
-        let QuotaDecision::Write(_, Write::Own(ledger)) = decide_root("0", None, &resources(total), at(0))
+        let QuotaDecision::Write(_, Write::Own(ledger)) =
+            decide_root("0", None, &resources(total), &Resources::default(), at(0))
         else {
             panic!("a root without a quota gets one");
         };
@@ -139,12 +140,12 @@ impl Server {
         let (exists, quota, record) = reading.own.as_ref()?;
         let want = resources(self.nodes[reading.node].want);
         let (name, own) = (reading.node.to_string(), quota.as_ref().map(|stored| &stored.object));
+        let below =
+            self.children(reading.node).map(|child| amounts(&self.nodes[child].record.object.allotment));
+        let below = resources(below.fold([0, 0], added));
         let decision = if let Some(parent_place) = self.nodes[reading.node].parent {
             let parent = reading.parent.as_ref()?;
             let parent_name = parent_place.to_string();
-            let below =
-                self.children(reading.node).map(|child| amounts(&self.nodes[child].record.object.allotment));
-            let below = resources(below.fold([0, 0], added));
             let parent = Parent { name: &parent_name, quota: &parent.object, siblings: &[] };
             let child = Child {
                 id: &name,
@@ -157,7 +158,7 @@ impl Server {
             };
             decide(&parent, &child, &want, now)
         } else {
-            decide_root(&name, own, &want, now)
+            decide_root(&name, own, &want, &below, now)
         };
         let message = match &decision {
             QuotaDecision::Write(_, write) => Some(match write {

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use coppice_api::names::{LABEL_CHILDREN, LABEL_ROOT, TREE_QUOTA_NAME};
-use coppice_kinds::{CopiedKind, NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
+use coppice_hierarchy::Resources;
+use coppice_kinds::{
+    CopiedKind, NamespaceTrees, Namespaces, SubnamespaceObject, Subnamespaces, Tree, TreeQuota, TreeQuotas,
+};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 
+use crate::allotment::below;
 use crate::context::{TreeContext, Why, was_below};
 use crate::copies::listed;
 use crate::position::is_detaching;
@@ -24,6 +28,8 @@ pub(super) struct Observation {
     pub(super) other: Option<String>,
     /// How many Subnamespaces are in the root.
     pub(super) children: usize,
+    /// What these have, where the quota has to be made again. Otherwise nobody asks.
+    pub(super) below: Resources,
     /// How many namespaces the tree has.
     pub(super) size: u32,
     /// Once the root is being deleted or is gone: the paths of the namespaces below it. Otherwise nobody asks.
@@ -62,7 +68,7 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
     let root = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
     let namespace = context.shared.namespaces.get("", &root);
     let quota = context.quotas.get(&root, TREE_QUOTA_NAME);
-    let children = context.subnamespaces.list(&root).len();
+    let children = context.subnamespaces.list(&root);
     let names = if is_detaching(&tree) { context.stranded(&tree) } else { Vec::new() };
     let stranded = names.iter().find_map(|name| {
         let children = context.subnamespaces.list(name).len();
@@ -72,7 +78,7 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
             CopiedKind::ALL.into_iter().flat_map(own).filter(|object| object.origin.is_some()).count();
         Some(Stranded { namespace, quota: context.quotas.get(name, TREE_QUOTA_NAME), children, copies })
     });
-    Some(Observation { stranded, ..observation(context, tree, namespace, quota, children) })
+    Some(Observation { stranded, ..observation(context, tree, namespace, quota, &children) })
 }
 
 /// The same from fresh reads.
@@ -85,11 +91,13 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
         Some(_) => read::get::<TreeQuotas>(client, &root, TREE_QUOTA_NAME).await?,
         None => None,
     };
-    let known = context.subnamespaces.list(&root).len();
+    let known = context.subnamespaces.list(&root);
     let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
-    // Whether there are none has to be certain where something is removed for it.
-    let children = if known == 0 && namespace.as_ref().is_some_and(marked) || tree.terminating {
-        read::list::<Subnamespaces>(client, &root).await?.len()
+    // Whether there are none has to be certain where something is removed for it; what they have, where the quota was lost.
+    let must_be_certain =
+        |namespace: &NamespaceFacts| quota.is_none() || known.is_empty() && marked(namespace);
+    let children = if namespace.as_ref().is_some_and(must_be_certain) || tree.terminating {
+        read::list::<Subnamespaces>(client, &root).await?.into_iter().map(Arc::new).collect()
     } else {
         known
     };
@@ -98,7 +106,7 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     let stranded =
         if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
-    let mut seen = observation(context, Arc::new(tree), namespace, quota, children);
+    let mut seen = observation(context, Arc::new(tree), namespace, quota, &children);
     let tree = &seen.tree;
     let ends = tree.terminating && tree.status.root_uid.is_some() && !has_root && !is_detaching(tree);
     if ends && seen.left.is_empty() {
@@ -159,7 +167,7 @@ fn observation(
     tree: Arc<Tree>,
     root: Option<Arc<NamespaceFacts>>,
     quota: Option<Arc<TreeQuota>>,
-    children: usize,
+    children: &[Arc<SubnamespaceObject>],
 ) -> Observation {
     let name = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
     let unreadable = || {
@@ -185,8 +193,9 @@ fn observation(
         time: context.shared.time(),
         tree,
         root,
+        below: if quota.is_none() { below(children) } else { Resources::default() },
         quota,
-        children,
+        children: children.len(),
     }
 }
 

@@ -165,7 +165,7 @@ impl TreePlan {
         if let Some(quota) = quota {
             self.status.allotment = amounts(&quota.ledger.allotment);
         }
-        match decide_root(&root.name, quota, total, observation.time.now()) {
+        match decide_root(&root.name, quota, total, &observation.below, observation.time.now()) {
             QuotaDecision::Done => Ok(()),
             QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
             QuotaDecision::Wait(at) => {
@@ -207,6 +207,15 @@ impl TreePlan {
             self.step = Step::RemoveFinalizer;
             return Err(ending());
         };
+        if observation.children > 0
+            && observation.quota.is_none()
+            && !root.terminating
+            && let Ok(spec) = tree.decoded_shared()
+            && let Ok(total) = &spec.quota
+        {
+            // It was lost, and without it they could not return what they have.
+            return self.quota(observation, root, total);
+        }
         let detaching = is_detaching(tree);
         if observation.children > 0 && detaching {
             let message = format!(

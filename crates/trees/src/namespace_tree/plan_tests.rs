@@ -68,6 +68,7 @@ fn ready() -> Observation {
         quota: Some(quota("10")),
         other: None,
         children: 0,
+        below: Resources::default(),
         size: 1,
         left: Vec::new(),
         stranded: None,
@@ -102,6 +103,22 @@ fn removed(keys: &[&str]) -> Step {
     let labels = keys.iter().map(|key| ((*key).to_owned(), None)).collect();
     let annotations = BTreeMap::from([(ANNOTATION_PATH.to_owned(), None)]);
     Step::Label(NamespaceChanges { labels, annotations })
+}
+
+#[test]
+fn a_quota_that_was_lost_is_made_again_without_what_those_below_have() {
+    let labels = [LABELLED, &[(LABEL_CHILDREN, "u")]].concat();
+    let below: Resources = serde_json::from_value(json!({"pods": "4"})).unwrap();
+    // Also while the tree ends: what they have returns to it.
+    for seen in [ready(), deleted()] {
+        let root = Some(Arc::new(root(&labels)));
+        let plan = plan(&Observation { root, quota: None, children: 1, below: below.clone(), ..seen });
+        let Step::Quota(ledger) = plan.step else { panic!("{:?}", plan.step) };
+        assert_eq!(
+            (ledger.own().to_string(), ledger.given.to_string()),
+            ("6 pods".to_owned(), "4 pods".to_owned())
+        );
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) use self::cascade::{announcement_changes, is_cascading};
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
 pub(super) use self::metadata::differs as metadata_differs;
 use super::observe::Observation;
-use crate::allotment::{allotment, amounts, recorded, understood};
+use crate::allotment::{allotment, amounts, below, recorded, understood};
 use crate::context::Why;
 use crate::metadata::{NamespaceChanges, keys};
 use crate::overdraft;
@@ -571,12 +571,6 @@ fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
 /// The last request that was granted.
 fn granted_request(object: &SubnamespaceObject) -> Option<Resources> {
     Resources::of(&object.status.request.as_ref()?.hard).ok()
-}
-
-/// What these have together, by their records.
-fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
-    let all = children.iter().filter_map(|child| allotment(child));
-    all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
 }
 
 /// The reason that is written so.

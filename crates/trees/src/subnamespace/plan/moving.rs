@@ -14,8 +14,8 @@ use coppice_mutants::{Mutant, active};
 
 use super::super::moving::{MoveTarget, Moving};
 use super::super::observe::Observation;
-use super::{MoveStep, State, Step, SubnamespacePlan, being_deleted, below, is_created_by};
-use crate::allotment::{recorded, understood};
+use super::{MoveStep, State, Step, SubnamespacePlan, being_deleted, is_created_by};
+use crate::allotment::{below, recorded, understood};
 use crate::metadata::NamespaceChanges;
 use crate::position::label_changes;
 
