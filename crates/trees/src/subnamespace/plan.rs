@@ -408,7 +408,11 @@ impl SubnamespacePlan {
             Some(Ok(quota)) => quota,
             Some(Err(why)) => return Some(State::refused(why)),
             None => {
-                let message = format!("the quota of namespace {} is missing", object.namespace);
+                let message = format!(
+                    "the quota of namespace {0} is missing, and is made again while {0} is in a tree; if the NamespaceTree is gone, an \
+                     administrator creates one again with the same root",
+                    object.namespace
+                );
                 return Some(State::pending(Reason::QuotaChanging, message));
             }
         };

@@ -217,6 +217,9 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
     );
     let protected = Observation { namespace: marked(&[(LABEL_PROTECTED, "")]), ..observation() };
     refused(&protected, Reason::NamespaceProtected, "it cannot be adopted");
+    let theirs = marked(&[("coppice.dev/root", "other"), ("coppice.dev/parent", "other")]);
+    let theirs = Observation { namespace: theirs, ..observation() };
+    refused(&theirs, Reason::NameTaken, "namespace shop-web belongs to a tree already");
     let mut others = quota("shop-web", "4", "0", "0");
     Arc::get_mut(&mut others).unwrap().quota = Err(InvalidQuota::Ledger { why: "it is missing".to_owned() });
     Arc::get_mut(&mut others).unwrap().tree = None;

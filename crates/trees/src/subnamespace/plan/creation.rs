@@ -1,7 +1,7 @@
 //! Whether the namespace of a `Subnamespace` may be created. Pure.
 
 use coppice_api::Reason;
-use coppice_api::names::LABEL_ROOT;
+use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
 use coppice_hierarchy::{NewNamespace, Parent, Resources, Rules, refused_to_new};
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
@@ -60,8 +60,16 @@ pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(
 /// was asked about before.
 pub(super) fn may_be_adopted(observation: &Observation, namespace: &NamespaceFacts) -> Result<(), Why> {
     // What it created has had all labels of the tree from the beginning.
-    if namespace.labels.get(LABEL_ROOT).is_some() {
-        return Ok(());
+    if let Some(root) = namespace.labels.get(LABEL_ROOT) {
+        if namespace.labels.get(LABEL_PARENT) == Some(&*observation.object.namespace) {
+            return Ok(());
+        }
+        let message = format!(
+            "namespace {} belongs to a tree already (label {LABEL_ROOT}={root}), where others may be below it: create a Subnamespace with \
+             another name, or take that tree apart first (coppice tree detach)",
+            namespace.name
+        );
+        return Err((Reason::NameTaken, message));
     }
     if let Some(refusal) = observation.settings.protection(namespace) {
         return Err((refusal.reason, format!("{}; it cannot be adopted", refusal.message)));
