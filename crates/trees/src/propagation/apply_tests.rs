@@ -81,6 +81,23 @@ async fn a_copy_is_created_and_what_follows_depends_on_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_has_rights_before_a_quota_of_nothing_is_in_force() {
+    for (status, copies) in [(json!({}), 0), (json!({"hard": {"pods": "0"}, "used": {"pods": "0"}}), 1)] {
+        let server = tree();
+        let ledger = json!({"allotment": {"pods": "0"}, "given": {"pods": "0"}}).to_string();
+        server.put::<TreeQuotas>(json!({
+            "metadata": {
+                "name": "coppice", "namespace": "web", "uid": "q", "labels": {"coppice.dev/tree": "shop"},
+                "annotations": {"coppice.dev/ledger": ledger}
+            },
+            "spec": {"hard": {"pods": "0"}}, "status": status
+        }));
+        let (_, sent) = reconciled(&server, WriteAnswer::Done).await;
+        assert_eq!(sent.iter().filter(|one| one.path == COPIES).count(), copies, "{status}: {sent:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_stays_whose_namespace_has_lost_its_root_while_the_tree_is_detached() {
     let server = Server::new();
     server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));

@@ -220,7 +220,8 @@ fn stale(context: &TreeContext) -> Option<Why> {
     context.stale().or_else(|| context.copies.stale())
 }
 
-/// Whether the API server holds a namespace to what its quota says.
+/// Whether the API server holds a namespace to what its quota says. A new one says nothing of every resource: that limits nothing before
+/// it is in status.
 fn is_in_force(quota: &TreeQuota) -> bool {
-    quota.quota.as_ref().is_ok_and(|quota| quota.enforced == quota.hard)
+    quota.quota.as_ref().is_ok_and(|quota| quota.enforced.limits_like(&quota.hard))
 }
