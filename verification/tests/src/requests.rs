@@ -40,6 +40,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("Event", "events", "ev", "events.k8s.io/v1", true),
     ("Role", "roles", "role", "rbac.authorization.k8s.io/v1", true),
     ("Cluster", "clusters", "cluster", "cluster.x-k8s.io/v1beta2", true),
+    ("Shoot", "shoots", "shoot", "core.gardener.cloud/v1beta1", true),
     ("ClusterAccess", "clusteraccesses", "clacc", "coppice.dev/v1alpha1", true),
     ("ClusterProvider", "clusterproviders", "clprov", "coppice.dev/v1alpha1", false),
     ("ManagedCluster", "managedclusters", "mcl", "coppice.dev/v1alpha1", true),

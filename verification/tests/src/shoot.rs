@@ -38,6 +38,59 @@ spec:
   machineTypes: [{name: small, architecture: amd64, cpu: '1', gpu: '0', memory: 1Gi}]
   regions: [{name: here}]
 ";
+/// A cloud with two zones, by which there may be Shoots with machines: what Gardener has to know of it.
+const CLOUD: &str = "
+apiVersion: core.gardener.cloud/v1beta1
+kind: ControllerRegistration
+metadata: {name: cloud}
+spec:
+  resources:
+  - {kind: ControlPlane, type: aws}
+  - {kind: Infrastructure, type: aws}
+  - {kind: Worker, type: aws}
+  - {kind: Network, type: calico}
+  - {kind: OperatingSystemConfig, type: os}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: CloudProfile
+metadata: {name: cloud}
+spec:
+  type: aws
+  kubernetes: {versions: [{version: 1.33.4}, {version: 1.34.0}]}
+  machineImages:
+  - name: os
+    versions:
+    - {version: 1.0.0, architectures: [amd64], cri: [{name: containerd}]}
+    - {version: 1.1.0, architectures: [amd64], cri: [{name: containerd}]}
+  machineTypes: [{name: small, architecture: amd64, cpu: '2', gpu: '0', memory: 8Gi}]
+  volumeTypes: [{name: gp3, class: standard}]
+  regions: [{name: here, zones: [{name: a}, {name: b}]}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: cloud, namespace: garden-dev}
+---
+apiVersion: security.gardener.cloud/v1alpha1
+kind: CredentialsBinding
+metadata: {name: cloud, namespace: garden-dev}
+provider: {type: aws}
+credentialsRef: {apiVersion: v1, kind: Secret, name: cloud, namespace: garden-dev}
+";
+/// What can be made by it.
+const SHOOT: &str = "
+apiVersion: core.gardener.cloud/v1beta1
+kind: Shoot
+metadata: {name: probe, namespace: garden-dev}
+spec:
+  cloudProfile: {kind: CloudProfile, name: cloud}
+  credentialsBindingName: cloud
+  region: here
+  kubernetes: {version: 1.34.0}
+  networking: {type: calico}
+  provider:
+    type: aws
+    workers: [{name: a, machine: {type: small}, minimum: 1, maximum: 1, zones: [a]}]
+";
 /// In a Shoot: what Gardener binds the groups of its certificates to.
 const GROUPS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -63,18 +116,28 @@ pub async fn create_project(garden: &TestCluster) -> anyhow::Result<()> {
     apply(garden, PROJECT).await
 }
 
-/// Applies objects in a garden as soon as they are accepted: what kinds it has, and the project and the profile of a Shoot, it knows a moment
-/// after they are there.
+/// Creates the CloudProfile and the CredentialsBinding `cloud` in the project `dev`, of the type `aws`, and waits until Shoots can be made by them.
+pub async fn create_cloud(garden: &TestCluster) -> anyhow::Result<()> {
+    apply(garden, CLOUD).await?;
+    accepted(garden, &["create", "--dry-run=server", "--validate=false", "-f", "-"], SHOOT).await
+}
+
+/// Applies objects in a garden as soon as they are accepted.
 async fn apply(garden: &TestCluster, objects: &str) -> anyhow::Result<()> {
+    accepted(garden, &["apply", "--validate=false", "-f", "-"], objects).await
+}
+
+/// Asks a garden until it accepts these objects: what kinds it has, and the project and the profile of a Shoot, it knows a moment after they
+/// are there.
+async fn accepted(garden: &TestCluster, args: &[&str], objects: &str) -> anyhow::Result<()> {
     let last = Mutex::new(None);
-    let applied = async || {
-        let applied = garden.kubectl_stdin(ADMIN, &["apply", "--validate=false", "-f", "-"], objects).await;
-        let error = applied.err();
+    let asked = async || {
+        let error = garden.kubectl_stdin(ADMIN, args, objects).await.err();
         let accepted = error.is_none().then_some(());
         *last.lock().unwrap_or_else(PoisonError::into_inner) = error;
         accepted
     };
-    let accepted = garden.until("the garden accepts it", applied).await;
+    let accepted = garden.until("the garden accepts it", asked).await;
     let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
     accepted.map_err(|error| last.unwrap_or(error))
 }

@@ -39,6 +39,7 @@ mod large_namespaces;
 mod lifecycle;
 mod losses;
 mod managed_cluster;
+mod managed_shoot;
 mod metrics_access;
 mod records;
 mod restore;

@@ -143,7 +143,7 @@ fn worker(pool: &WorkerPool, live: &Value) -> Value {
         (
             "volume",
             pool.volume.as_ref().map_or(Value::Null, |volume| {
-                object([("type", json!(volume.type_)), ("size", json!(volume.size))])
+                object([("type", json!(volume.type_)), ("size", json!(gibibytes(&volume.size)))])
             }),
         ),
         ("minimum", json!(pool.min)),
@@ -153,6 +153,13 @@ fn worker(pool: &WorkerPool, live: &Value) -> Value {
         ("annotations", texts(&pool.annotations)),
         ("taints", if pool.taints.is_empty() { Value::Null } else { json!(pool.taints) }),
     ])
+}
+
+/// The size of a volume as Gardener takes it, in Gi alone.
+fn gibibytes(size: &str) -> String {
+    let number = size.strip_suffix("Ti").and_then(|number| number.parse::<u64>().ok());
+    let gibibytes = number.and_then(|number| number.checked_mul(1024));
+    gibibytes.map_or_else(|| size.to_owned(), |number| format!("{number}Gi"))
 }
 
 /// What is asked of Gardener.
