@@ -455,18 +455,18 @@ fn killed_at_every_write_there_is_one_valid_credential_and_none_at_the_end() -> 
             let access = clusters.here.get("clacc", "team", "ci").await.ok()??;
             is_settled(&access).then_some(())
         };
-        killed(&clusters, proxies, settled, false).await?;
+        killed(&clusters, proxies, settled, false, |life| life + 1).await?;
         one_credential(&clusters).await?;
         let old = clusters.holder("ci-kubeconfig").await?;
         clusters.change("ci", &json!({"rotate": "now"})).await?;
-        killed(&clusters, proxies, settled, true).await?;
+        killed(&clusters, proxies, settled, true, |life| life + 1).await?;
         one_credential(&clusters).await?;
         clusters.dead(&old).await?;
         away(&clusters, &there).await?;
         let last = clusters.holder("ci-kubeconfig").await?;
         clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
         let gone = async || clusters.here.get("clacc", "team", "ci").await.ok()?.is_none().then_some(());
-        killed(&clusters, proxies, gone, false).await?;
+        killed(&clusters, proxies, gone, false, |life| life + 1).await?;
         clusters.dead(&last).await?;
         ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
         clusters.nothing_is_left().await
@@ -503,20 +503,21 @@ async fn one_credential(clusters: &Clusters) -> Test {
     Ok(())
 }
 
-/// Kills the program after its first write, the next time after its second, and so on, on whichever side they are, until something is
-/// there; and sees that this took several lives. `always_valid`: after each of them the Secret holds a credential that works.
-async fn killed(
+/// Kills the program after so many writes of each life, on whichever side they are, until something is there; and sees that this took several
+/// lives, which it counts. `always_valid`: after each of them the Secret holds a credential that works.
+pub(crate) async fn killed(
     clusters: &Clusters,
     proxies: [&Proxy; 2],
     done: impl AsyncFn() -> Option<()>,
     always_valid: bool,
-) -> Test {
+    passes: impl Fn(u64) -> u64,
+) -> anyhow::Result<u64> {
     let account = proxies[0].kubeconfig(&clusters.account)?;
     for life in 0..40 {
         let held = proxies.map(|proxy| proxy.add(FaultRule::new(writes(), Fault::HoldRequest)));
         let mut program = clusters.next_life(&account).await?;
         let ended = tokio::select! {
-            () = let_pass(&held, life + 1) => Ok(false),
+            () = let_pass(&held, passes(life)) => Ok(false),
             done = clusters.here.until("one more write, or the end", &done) => done.map(|()| true),
         };
         program.kill().await?;
@@ -530,7 +531,7 @@ async fn killed(
         }
         if ended.with_context(|| format!("life {life}: {}", program.last_lines()))? {
             ensure!(life > 2, "killed {life} times");
-            return Ok(());
+            return Ok(life + 1);
         }
     }
     anyhow::bail!("40 lives were not enough")
@@ -554,7 +555,7 @@ async fn let_pass(held: &[Active; 2], count: u64) {
 }
 
 /// What changes something, other than the lease and Events.
-fn writes() -> Match {
+pub(crate) fn writes() -> Match {
     Match::writes().when(|entry| {
         !["leases", "events"].contains(&entry.resource.as_str()) && !entry.resource.ends_with("reviews")
     })

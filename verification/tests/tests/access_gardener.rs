@@ -15,7 +15,7 @@ use super::access_provider::author;
 type Test = anyhow::Result<()>;
 
 /// In the Shoot `shop`, with rights of Gardener.
-fn of_shoot(name: &str, issuer: &str, ttl: &str) -> Value {
+pub(crate) fn of_shoot(name: &str, issuer: &str, ttl: &str) -> Value {
     let mut access = access(name, &format!("{name}-kubeconfig"));
     access["spec"]["cluster"] = json!({"gardener": {"provider": "dev", "shoot": "shop"}});
     access["spec"]["issuer"] = json!(issuer);
@@ -29,16 +29,7 @@ fn of_shoot(name: &str, issuer: &str, ttl: &str) -> Value {
 #[test]
 fn gardener_issues_for_a_shoot_what_it_grants_to_those_alone_whom_a_provider_allows_it() -> Test {
     on_own_plane(async {
-        let here = TestCluster::bare(bare()).await?;
-        let garden = Garden::start(&here.plane).await?;
-        let trusted = here.plane.dir().join("clients.crt");
-        std::fs::write(&trusted, &garden.authority().certificate)?;
-        let args = vec![format!("--client-ca-file={}", trusted.display())];
-        let there = TestCluster::bare_at_once(Options { apiserver_args: args, ..bare() }).await?;
-        create_project(&here).await?;
-        create_shoot(&here, "shop", &there, garden.authority()).await?;
-        let clusters = Clusters::of(here, there).await?;
-        provider(&clusters).await?;
+        let (_garden, clusters) = garden_and_shoot().await?;
         author(&clusters).await?.create(&of_shoot("ci", "GardenerAdmin", "24h")).await?;
         let program = clusters.next_life(&clusters.account).await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
@@ -48,6 +39,21 @@ fn gardener_issues_for_a_shoot_what_it_grants_to_those_alone_whom_a_provider_all
         narrower(&clusters).await.map_err(with_log)?;
         ends(&clusters).await.map_err(with_log)
     })
+}
+
+/// A plane that is a garden as well, and another one that is its Shoot `shop`, with a ClusterProvider `dev`.
+pub(crate) async fn garden_and_shoot() -> anyhow::Result<(Garden, Clusters)> {
+    let here = TestCluster::bare(bare()).await?;
+    let garden = Garden::start(&here.plane).await?;
+    let trusted = here.plane.dir().join("clients.crt");
+    std::fs::write(&trusted, &garden.authority().certificate)?;
+    let args = vec![format!("--client-ca-file={}", trusted.display())];
+    let there = TestCluster::bare_at_once(Options { apiserver_args: args, ..bare() }).await?;
+    create_project(&here).await?;
+    create_shoot(&here, "shop", &there, garden.authority()).await?;
+    let clusters = Clusters::of(here, there).await?;
+    provider(&clusters).await?;
+    Ok((garden, clusters))
 }
 
 /// With the account of the example in the garden, for administrators' certificates alone.

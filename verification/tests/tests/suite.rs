@@ -8,6 +8,7 @@ mod access_certificates;
 mod access_cluster_api;
 mod access_control;
 mod access_gardener;
+mod access_killed;
 mod access_probe;
 mod access_provider;
 mod access_target;
