@@ -120,6 +120,7 @@ const LAYERS: [Layer; 29] = [
             "coppice-mutants",
             "coppice-notify",
             "coppice-operator",
+            "coppice-quantity",
             "coppice-runtime",
             "coppice-schema",
         ],

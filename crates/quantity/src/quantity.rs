@@ -98,6 +98,12 @@ impl Quantity {
     }
 }
 
+impl From<u32> for Quantity {
+    fn from(number: u32) -> Self {
+        Self { nanos: i128::from(number) * NANOS, format: Format::Decimal }
+    }
+}
+
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.nanos == other.nanos
@@ -227,6 +233,7 @@ mod tests {
         {
             assert_eq!(quantity(one), quantity(other));
         }
+        assert_eq!(Quantity::from(3_u32), quantity("3"));
         assert!(quantity("1G") < quantity("1Gi"));
         assert!(quantity("-1") < quantity("0"));
         assert!(quantity("-1n").is_negative() && !quantity("0").is_negative());

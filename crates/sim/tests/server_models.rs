@@ -397,22 +397,51 @@ fn nothing_is_due_in_a_cluster_that_has_settled() {
     );
 }
 
+/// A pod of one container.
+fn pod_with(name: &str, resources: &Value) -> Value {
+    let container = json!({"name": "c", "image": "x", "resources": resources});
+    json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
 #[test]
-fn a_quota_counts_the_objects_of_its_namespace() {
+fn a_quota_counts_what_is_used_in_its_namespace() {
+    const PODS: &str = "/api/v1/namespaces/n/pods";
+    const QUOTA: &str = "/api/v1/namespaces/n/resourcequotas/q";
     let mut test_server = TestServer::new();
     namespace(&mut test_server, "n");
     let quotas = "/api/v1/namespaces/n/resourcequotas";
     let hard = json!({"pods": "5", "count/configmaps": "9", "requests.cpu": "1"});
     test_server.must("POST", quotas, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
-    let mut pod = pod_template("run", &json!({}));
-    pod["metadata"]["name"] = "p".into();
-    test_server.must("POST", "/api/v1/namespaces/n/pods", &pod);
+    let used =
+        |test_server: &mut TestServer| test_server.must("GET", QUOTA, &Value::Null)["status"]["used"].clone();
+    let half = json!({"requests": {"cpu": "500m"}});
+    // Nothing is in force before the controller has counted.
+    test_server.must("POST", PODS, &pod_with("early", &json!({})));
+    test_server.must("DELETE", &format!("{PODS}/early"), &Value::Null);
     test_server.pass(1);
-    let used = |test_server: &mut TestServer| {
-        test_server.must("GET", &format!("{quotas}/q"), &Value::Null)["status"]["used"].clone()
-    };
-    assert_eq!(used(&mut test_server), json!({"pods": "1", "count/configmaps": "1"}));
-    test_server.must("DELETE", "/api/v1/namespaces/n/pods/p", &Value::Null);
+    assert_eq!(used(&mut test_server), json!({"pods": "0", "count/configmaps": "1", "requests.cpu": "0"}));
+    test_server.must("POST", PODS, &pod_with("one", &half));
+    let admitted = json!({"pods": "1", "count/configmaps": "1", "requests.cpu": "500m"});
+    assert_eq!(used(&mut test_server), admitted, "before the controller counts again");
+    for (resources, refusal) in [
+        (json!({}), "failed quota: q: must specify requests.cpu for: c"),
+        (
+            json!({"limits": {"cpu": "600m"}}),
+            "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1",
+        ),
+    ] {
+        let (code, answer) = test_server.send("POST", PODS, &pod_with("two", &resources));
+        let message = format!("pods \"two\" is forbidden: {refusal}");
+        assert_eq!((code, answer["message"].as_str()), (403, Some(message.as_str())));
+    }
+    test_server.must("POST", &format!("{PODS}?dryRun=All"), &pod_with("two", &half));
+    assert_eq!(used(&mut test_server), admitted, "a dry run reserves nothing");
+    // What is used already stays, also under a lower limit.
+    test_server.must("PATCH merge", QUOTA, &json!({"spec": {"hard": {"requests.cpu": "250m"}}}));
+    test_server.must("POST", PODS, &pod_with("two", &half));
     test_server.pass(1);
-    assert_eq!(used(&mut test_server), json!({"pods": "0", "count/configmaps": "1"}));
+    assert_eq!(used(&mut test_server), json!({"pods": "2", "count/configmaps": "1", "requests.cpu": "1"}));
+    test_server.must("DELETE", &format!("{PODS}/one"), &Value::Null);
+    test_server.pass(1);
+    assert_eq!(used(&mut test_server), admitted);
 }

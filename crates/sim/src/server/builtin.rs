@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::events;
 use super::kinds::Kind;
 use super::meta;
+use super::quota::pods::quality;
 use super::selector::label_selector_matches;
 use super::status::StatusCause;
 use super::validate;
@@ -91,6 +92,7 @@ pub(super) fn default(kind: &Kind, object: &mut Value) {
         ("", "pods") => {
             let spec = meta::field(object, "spec");
             pod_spec(spec);
+            limits_are_requested(spec);
             or(spec, "enableServiceLinks", true.into());
             let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
             for condition in conditions.into_iter().flatten() {
@@ -262,6 +264,19 @@ fn pod_spec(spec: &mut Map<String, Value>) {
     }
 }
 
+/// A container of a pod requests what it is limited to, unless it says what it requests.
+fn limits_are_requested(spec: &mut Map<String, Value>) {
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let limits = container["resources"]["limits"].clone();
+            for (name, limit) in limits.as_object().into_iter().flatten() {
+                let requests = &mut container["resources"]["requests"];
+                meta::map(requests).entry(name).or_insert_with(|| limit.clone());
+            }
+        }
+    }
+}
+
 /// What a new object gets besides defaults.
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     match which(kind) {
@@ -277,7 +292,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
         }
         ("", "pods") => {
             admit_pod(object);
-            object["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
+            object["status"] = json!({"phase": "Pending", "qosClass": quality(object)});
         }
         ("", "services") => object["status"] = json!({"loadBalancer": {}}),
         ("apps", "statefulsets") => object["status"] = json!({"replicas": 0, "availableReplicas": 0}),

@@ -148,7 +148,7 @@ impl Server {
         if let Some(there) = self.store.get(kind.store, key.as_str()) {
             return Err(StatusError::already_exists(kind, &name, meta::deleting(there)));
         }
-        self.admit_by_quota(caller, kind, target.namespace, &name)?;
+        self.admit_by_quota(caller, Target { name: &name, ..target }, &object, None)?;
         if caller.dry_run {
             if !given_revision.is_empty() {
                 meta::set(&mut object, "resourceVersion", given_revision);
@@ -292,6 +292,7 @@ impl Server {
             dry_run: caller.dry_run,
             options: &Value::Null,
         })?;
+        self.admit_by_quota(caller, target, &object, Some(&old))?;
         if object == *old && !expected.rewritten {
             return Ok(old);
         }

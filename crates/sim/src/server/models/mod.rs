@@ -10,7 +10,7 @@ mod garbage;
 mod jobs;
 mod namespaces;
 mod pods;
-pub(super) mod quotas;
+mod quotas;
 mod replicas;
 mod statefulsets;
 mod support;
@@ -70,7 +70,7 @@ pub struct Enabled {
     pub tenancy: bool,
     /// Workloads make pods: `Deployment`, `ReplicaSet`, `StatefulSet` and `Job`.
     pub workloads: bool,
-    /// Quotas count the objects of their namespace.
+    /// Quotas count what the objects of their namespace use.
     pub quotas: bool,
     /// Pods are scheduled and do what their labels say.
     pub pods: bool,
@@ -258,7 +258,7 @@ impl Models {
         }
     }
 
-    /// A new quota counts at once; the quotas of a namespace count again when objects come or go.
+    /// A new quota counts at once; the quotas of a namespace count again when objects come or go, or use another amount.
     fn enqueue_quotas(&mut self, change: &Change) {
         let is_quota = change.kind.group.is_empty() && change.kind.plural == "resourcequotas";
         match (is_quota, &change.after) {
@@ -271,7 +271,8 @@ impl Models {
             }
             _ => {}
         }
-        let counted = change.before.is_none() || change.after.is_none() || change.kind.plural == "pods";
+        let amounts = ["persistentvolumeclaims", "pods", "services"].contains(&&*change.kind.plural);
+        let counted = change.before.is_none() || change.after.is_none() || amounts;
         if self.quotas.is_empty() || !counted || change.namespace().is_empty() {
             return;
         }
