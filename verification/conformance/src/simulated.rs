@@ -45,7 +45,7 @@ impl Simulated {
 
     fn call(&mut self, call: &Call) -> Exchange {
         match call {
-            Call::RequestSpec(ask) => self.ask(ask),
+            Call::RequestSpec(ask) | Call::Answered { ask, .. } => self.ask(ask),
             Call::Watch { uri, last } => self.watch(uri, last.as_ref()),
             Call::Until { uri, state } => self.until(uri, *state),
             Call::Clear { uri } => {

@@ -34,6 +34,13 @@ pub enum Call {
         /// itself.
         last: Option<RequestSpec>,
     },
+    /// Repeats a request that changes nothing until it has this code: what the real server admits by, it reads from a cache.
+    Answered {
+        /// The request.
+        ask: RequestSpec,
+        /// The status code.
+        code: u16,
+    },
     /// Waits until an object, which other controllers change, is so.
     Until {
         /// The object.
@@ -173,6 +180,7 @@ impl Transcript {
             Call::Watch { uri, last } => {
                 Call::Watch { uri: self.text(uri), last: last.as_ref().map(|ask| self.ask(ask)) }
             }
+            Call::Answered { ask, code } => Call::Answered { ask: self.ask(ask), code: *code },
             Call::Until { uri, state } => Call::Until { uri: self.text(uri), state: *state },
             Call::Clear { uri } => Call::Clear { uri: self.text(uri) },
         }
@@ -224,6 +232,7 @@ impl fmt::Display for Call {
             Self::RequestSpec(ask) => ask.fmt(f),
             Self::Watch { uri, last: Some(last) } => write!(f, "WATCH {uri} up to {last}"),
             Self::Watch { uri, last: None } => write!(f, "WATCH {uri}"),
+            Self::Answered { ask, code } => write!(f, "UNTIL {code} of {ask}"),
             Self::Until { uri, state } => write!(f, "UNTIL {uri} is {state:?}"),
             Self::Clear { uri } => write!(f, "CLEAR {uri}"),
         }

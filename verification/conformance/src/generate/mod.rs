@@ -1,5 +1,6 @@
 //! Sequences of requests, from a seed.
 
+mod quotas;
 mod writes;
 
 use coppice_runtime::clock::SeededRng;
@@ -42,6 +43,9 @@ impl Choices {
     }
 }
 
+/// Of sixteen seeds this one is about quotas.
+const QUOTAS: u64 = 5;
+
 /// A sequence of about so many steps.
 pub fn sequence(seed: u64, length: usize) -> Sequence {
     let mut maker = SequenceGenerator {
@@ -53,6 +57,9 @@ pub fn sequence(seed: u64, length: usize) -> Sequence {
         preferred: Vec::new(),
     };
     maker.begin();
+    if seed % 16 == QUOTAS {
+        maker.quotas();
+    }
     while maker.steps.len() < length {
         maker.any();
     }
