@@ -176,7 +176,9 @@ const LAYERS: [Layer; 29] = [
     layer(
         "coppice-campaign",
         &[
+            "coppice-access",
             "coppice-api",
+            "coppice-clusters-api",
             "coppice-operator",
             "coppice-quantity",
             "coppice-runtime",

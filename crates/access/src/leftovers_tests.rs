@@ -43,7 +43,7 @@ async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Ve
         _ => Answer::Object(200, json!({})),
     });
     let clock = Clock::following_tokio(NOW);
-    let shared = Shared::new(clock, Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN);
+    let shared = Shared::new(clock, Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN, None);
     for access in cached {
         let access = read::decoded::<ClusterAccesses>(access.to_string().as_bytes(), &()).unwrap();
         shared.accesses.upsert("team", access);

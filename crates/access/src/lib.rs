@@ -23,6 +23,8 @@ mod target_leftovers;
 mod target_rights;
 mod targets;
 
+pub use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted, User};
 pub use kinds::{Access, ClusterAccesses};
 pub use metrics::AccessMetrics;
 pub use shared::Shared;
+pub use targets::Connect;

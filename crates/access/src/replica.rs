@@ -27,6 +27,7 @@ use crate::managed_cluster::ManagedClusterController;
 use crate::metrics::AccessMetrics;
 use crate::shared::Shared;
 use crate::target_leftovers::TargetLeftoverController;
+use crate::targets::Connect;
 
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
@@ -57,6 +58,8 @@ pub struct Setup {
     pub unencrypted: Unencrypted,
     /// Whether it works on `ManagedCluster`s, too.
     pub managed_clusters: bool,
+    /// How it reaches targets; none: over the network.
+    pub connect: Option<Connect>,
 }
 
 /// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
@@ -71,10 +74,10 @@ pub async fn run(
     until: impl Future<Output = &'static str>,
 ) -> anyhow::Result<()> {
     let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
-    let Setup { identity, namespace, concurrency, mut rng, intervals, unencrypted, managed_clusters, .. } =
-        setup;
+    let Setup { identity, namespace, concurrency, mut rng, intervals, .. } = setup;
+    let Setup { unencrypted, managed_clusters, connect, .. } = setup;
     let clock = server_clock.clock().clone();
-    let shared = Shared::new(clock.clone(), unencrypted, &namespace, concurrency);
+    let shared = Shared::new(clock.clone(), unencrypted, &namespace, concurrency, connect);
     let seed = SeededRng::new(rng.next_u64());
     let access_metrics = AccessMetrics::new(&metrics);
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &identity, seed);

@@ -18,7 +18,7 @@ use crate::budgets::Budgets;
 use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, ClusterProviders, ManagedClusters, OutputSecrets};
 use crate::target::Shoot;
-use crate::targets::{Source, Targets};
+use crate::targets::{Connect, Source, Targets};
 
 /// What the controllers share. Clones share it, too.
 #[derive(Clone)]
@@ -43,20 +43,26 @@ pub(crate) struct Providers {
 }
 
 impl Shared {
-    /// Of a program in that namespace, which has so many workers.
-    pub fn new(clock: Clock, unencrypted: Unencrypted, namespace: &str, workers: NonZeroUsize) -> Self {
+    /// Of a program in that namespace, which has so many workers and reaches targets in this way; none: over the network.
+    pub fn new(
+        clock: Clock,
+        unencrypted: Unencrypted,
+        namespace: &str,
+        workers: NonZeroUsize,
+        connect: Option<Connect>,
+    ) -> Self {
         let providers = Providers {
             store: Store::default(),
             managed: Store::default(),
             budgets: Budgets::default(),
             namespace: namespace.into(),
         };
-        let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers));
+        let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers).with_connect(connect));
         Self {
             accesses: Store::default(),
             outputs: Store::default(),
             providers,
-            targets,
+            targets: Arc::new(targets),
             installation: Installation::default(),
             accesses_lost: Arc::default(),
         }

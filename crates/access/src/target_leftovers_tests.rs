@@ -41,7 +41,7 @@ fn controller(cached: &[&str], listed: Option<&[&str]>) -> (TargetLeftoverContro
     });
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let namespace = "coppice-access-system";
-    let shared = Shared::new(clock, Unencrypted::Nowhere, namespace, NonZeroUsize::MIN);
+    let shared = Shared::new(clock, Unencrypted::Nowhere, namespace, NonZeroUsize::MIN, None);
     for uid in cached {
         let access = read::decoded::<ClusterAccesses>(access(uid).to_string().as_bytes(), &()).unwrap();
         shared.accesses.upsert("team", access);

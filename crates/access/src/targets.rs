@@ -65,6 +65,9 @@ const SHOOT_REACHED: Duration = Duration::from_mins(5);
 /// For so many seconds a garden is asked for one: it issues none for less.
 pub(crate) const SHOOT_SECONDS: u64 = 600;
 
+/// Makes clients of whoever a kubeconfig is for, by the clock of that server; none if no client can be made of it.
+pub type Connect = Arc<dyn Fn(&Kubeconfig, &ServerClock) -> Option<Clients> + Send + Sync>;
+
 /// Where a kubeconfig is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source {
@@ -153,6 +156,8 @@ impl Source {
 pub(crate) struct Targets {
     clock: Clock,
     unencrypted: Unencrypted,
+    /// How they are reached; none: over the network.
+    connect: Option<Connect>,
     /// So many work on one target at once.
     per_target: usize,
     /// How many more may wait for a target that did not answer last time.
@@ -187,7 +192,12 @@ struct Known {
 impl Targets {
     pub(crate) fn new(clock: Clock, unencrypted: Unencrypted) -> Self {
         let (per_target, of_silent) = Self::limits(WORKERS);
-        Self { clock, unencrypted, per_target, of_silent, state: Mutex::default() }
+        Self { clock, unencrypted, connect: None, per_target, of_silent, state: Mutex::default() }
+    }
+
+    /// The same, reached in this way; none: over the network.
+    pub(crate) fn with_connect(self, connect: Option<Connect>) -> Self {
+        Self { connect, ..self }
     }
 
     /// The same for so many workers.
@@ -380,13 +390,16 @@ impl Targets {
             let message = "the kubeconfig cannot be used: compare its server, and whether its authorities, certificate and key are in PEM";
             Failure::new(Reason::KubeconfigRefused, message)
         };
+        let server_clock = ServerClock::new(self.clock.clone());
+        if let Some(connect) = &self.connect {
+            return connect(kubeconfig, &server_clock).ok_or_else(refused);
+        }
         // Of the fields that are used alone: nothing else reaches the client.
         let parsed = kube::config::Kubeconfig::from_yaml(&kubeconfig.text()).map_err(|_| refused())?;
         let config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await;
         let config = config.map_err(|_| refused())?;
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        let clock = ServerClock::new(self.clock.clone());
-        Clients::limited(config, &clock, &metrics, MAX_ANSWER).map_err(|_| refused())
+        Clients::limited(config, &server_clock, &metrics, MAX_ANSWER).map_err(|_| refused())
     }
 
     fn kept_clients(&self, source: &Source, kubeconfig: &Kubeconfig) -> Option<Clients> {

@@ -2,7 +2,7 @@
 //!
 //! [`server`] is the API server: a state machine without clock, network or randomness. A [run](run::run) puts replicas of
 //! programs on it, such as the real operator, plays a [scenario], injects [faults](fault), and records what the API server
-//! saw. One seed decides every random choice; the same seed gives the same trace, byte by byte.
+//! saw. A [target] is a second API server, for programs that work in other clusters. One seed decides every random choice; the same seed gives the same trace, byte by byte.
 
 pub mod fault;
 pub mod http;
@@ -14,12 +14,13 @@ pub mod scenario;
 pub mod server;
 pub mod simulate;
 mod simulation;
+pub mod target;
 pub mod trace;
 mod transport;
 mod watch_stream;
 mod webhook;
 
 pub use operator::{Operator, intervals, lease_of};
-pub use replica::{Program, ReplicaContext, ReplicaSettings};
+pub use replica::{Program, ReplicaContext, ReplicaSettings, TargetPort};
 pub use simulation::Done;
 pub use webhook::{AskedWebhook, Webhook, WebhookAnswer, WebhookConfiguration, WebhookPort, WebhookRule};

@@ -54,6 +54,23 @@ impl ReplicaContext {
     pub fn clients(&self, server_clock: &ServerClock, metrics: &Metrics) -> Clients {
         Clients::over(&self.transport, Deadlines::default(), server_clock, metrics)
     }
+
+    /// The way to the second API server.
+    pub fn target_port(&self) -> TargetPort {
+        TargetPort(self.transport.clone())
+    }
+}
+
+/// The way of a replica to the second API server of a run, in one of its lives.
+#[derive(Clone)]
+pub struct TargetPort(Transport);
+
+impl TargetPort {
+    /// Clients of that API server, in the name of whoever has this token.
+    pub fn clients(&self, token: &str, server_clock: &ServerClock, metrics: &Metrics) -> Clients {
+        let transport = Transport { token: Some(token.into()), ..self.0.clone() };
+        Clients::over(&transport, Deadlines::default(), server_clock, metrics)
+    }
 }
 
 /// How a replica is set up.
@@ -118,7 +135,7 @@ async fn run(
     let set_clock = set_clock(simulation.clone(), clock.clone(), settings.clone());
     let account = settings.program.account();
     let webhook_port = WebhookPort::new(simulation.clone(), replica, incarnation);
-    let transport = Transport { simulation, replica, incarnation, account };
+    let transport = Transport { simulation, replica, incarnation, account, token: None };
     let identity = Actor::Replica { replica, incarnation }.to_string();
     let running = settings.program.run(ReplicaContext { identity, clock, rng, webhook_port, transport });
     tokio::select! {

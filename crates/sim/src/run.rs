@@ -16,6 +16,7 @@ use crate::scenario::objects::{config, done, namespace};
 use crate::scenario::{ReadFault, Scenario, ScriptAction};
 use crate::server::{Change, Request, Server};
 use crate::simulation::{Done, Incarnation, Simulation, code_of, describe};
+use crate::target::TargetServer;
 use crate::trace::{Actor, Trace};
 use crate::webhook::{AskedWebhook, CallOuts};
 
@@ -74,6 +75,8 @@ pub struct RunRecord<'a> {
     pub reads: &'a [Duration],
     /// What was wrong with reads for a time.
     pub read_fault: Option<ReadFault>,
+    /// The second API server, if the scenario has one.
+    pub target: Option<&'a TargetServer>,
     /// What the receiver of webhooks got.
     pub received: &'a [Received],
     /// What admission webhooks were asked.
@@ -129,9 +132,12 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
     }
     // The operator creates the settings at its very first start alone. Where the scenario has some, this is refused.
     simulation.request(Actor::User("admin"), &config(&json!({})));
+    let target =
+        plan.scenario.target.as_ref().map(|settings| TargetServer::new(began, settings)).transpose()?;
     simulation.with(|state| {
         state.read_fault = plan.scenario.read_fault;
         state.dates = plan.dates;
+        state.target = target;
     });
     simulation
         .with(|state| state.incarnations = plan.replicas.iter().map(|_| Incarnation::default()).collect());
@@ -172,6 +178,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
             emptied: &state.emptied,
             reads: &state.reads,
             read_fault: plan.scenario.read_fault,
+            target: state.target.as_ref(),
             received: state.receiver.received(),
             asked: &state.asked,
             trace: &state.trace,
@@ -210,6 +217,10 @@ async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>
             }
             ScriptAction::CompactHistory => {
                 simulation.compact_history();
+                continue;
+            }
+            ScriptAction::TargetAway(by) => {
+                simulation.take_target_away(*by);
                 continue;
             }
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::receiver::ReceiverBehavior;
 use crate::server::{Request, Server};
+use crate::target::TargetSettings;
 
 /// A scenario.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Scenario {
     pub read_fault: Option<ReadFault>,
     /// Whether the admission webhooks of the programs are installed: whether the API server asks them what people do in the script.
     pub webhooks: bool,
+    /// Another cluster, for programs that work in others.
+    pub target: Option<TargetSettings>,
     /// How it ends, whatever goes wrong on the way, in lines that the judge of the runs compares.
     pub ends: Vec<&'static str>,
     /// When everything has happened, if nothing goes wrong.
@@ -77,6 +80,8 @@ pub enum ScriptAction {
     KillLeader,
     /// The API server compacts its history: every watch of every replica ends, and none can go on from where it was.
     CompactHistory,
+    /// Nobody reaches the target for this long.
+    TargetAway(Duration),
 }
 
 impl ScriptStep {
@@ -96,6 +101,13 @@ impl ScriptStep {
     pub fn compact_history(seconds: u64) -> Self {
         let at = Duration::from_secs(seconds);
         Self { at, once: None, who: "alice", action: ScriptAction::CompactHistory, may_fail: false }
+    }
+
+    /// Nobody reaches the target for so many seconds.
+    pub fn target_away(seconds: u64, lasts: u64) -> Self {
+        let at = Duration::from_secs(seconds);
+        let action = ScriptAction::TargetAway(Duration::from_secs(lasts));
+        Self { at, once: None, who: "alice", action, may_fail: false }
     }
 
     /// The same, but once the condition holds.

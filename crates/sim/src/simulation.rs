@@ -15,6 +15,7 @@ use crate::receiver::Receiver;
 use crate::scenario::ReadFault;
 use crate::server::models::{ControllerStep, Models};
 use crate::server::{Request, Server, ServerReply};
+use crate::target::TargetServer;
 use crate::trace::{Actor, Trace, TraceLine};
 use crate::webhook::{AskedWebhook, Webhook};
 
@@ -49,6 +50,10 @@ pub(crate) struct State {
     pub(crate) responses: u64,
     /// Until when nobody reaches the API server.
     pub(crate) away_until: Duration,
+    /// The second API server, if there is one.
+    pub(crate) target: Option<TargetServer>,
+    /// Until when nobody reaches that.
+    pub(crate) target_away_until: Duration,
     /// Until when no admission webhook listens.
     pub(crate) webhooks_off_until: Duration,
     /// What admission webhooks were asked.
@@ -114,6 +119,8 @@ impl Simulation {
             dates: None,
             responses: 0,
             away_until: Duration::ZERO,
+            target: None,
+            target_away_until: Duration::ZERO,
             webhooks_off_until: Duration::ZERO,
             asked: Vec::new(),
             incarnations: Vec::new(),
@@ -246,6 +253,17 @@ impl Simulation {
     /// How long the API server is still away; zero if it is there.
     pub(crate) fn away(&self) -> Duration {
         self.with(|state| state.away_until).saturating_sub(self.elapsed())
+    }
+
+    /// Takes the second API server away from all for this long.
+    pub(crate) fn take_target_away(&self, by: Duration) {
+        let until = self.elapsed() + by;
+        self.with(|state| state.target_away_until = state.target_away_until.max(until));
+    }
+
+    /// Whether nobody reaches the second API server.
+    pub(crate) fn is_target_away(&self) -> bool {
+        self.elapsed() < self.with(|state| state.target_away_until)
     }
 
     /// Waits until the API server is there.

@@ -1,7 +1,8 @@
-//! The way from a replica to the API server: takes time, and goes wrong where the plan says so.
+//! The way from a replica to the API server, or to the second one: takes time, and goes wrong where the plan says so.
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::fault::{Fault, RequestKind};
 use crate::scenario::{ReadAnswer, ReadFault};
 use crate::server::{Body as Answered, List, Request, Response as Reply, ServerReply};
 use crate::simulation::{Done, Simulation, code_of, describe};
+use crate::target::Arrival;
 use crate::trace::Actor;
 use crate::watch_stream::WatchStream;
 
@@ -31,6 +33,8 @@ pub(crate) struct Transport {
     pub(crate) incarnation: u32,
     /// The user that the API server knows the replica as.
     pub(crate) account: &'static str,
+    /// By which token it is known to the second API server, if that is where it leads to.
+    pub(crate) token: Option<Arc<str>>,
 }
 
 /// Frames of a watch as they come.
@@ -82,6 +86,7 @@ impl Transport {
         }
         match fault {
             Some(Fault::CutOff(by)) => self.simulation.cut(Some(self.replica), by),
+            Some(Fault::Away(by)) if self.token.is_some() => self.simulation.take_target_away(by),
             Some(Fault::Away(by)) => self.simulation.cut(None, by),
             _ => {}
         }
@@ -137,8 +142,11 @@ impl Transport {
     fn wrong_answer(&self, request: &Request, now: Duration) -> Option<ReadAnswer> {
         let ReadFault { path, during: (from, until), answer } =
             self.simulation.with(|state| state.read_fault)?;
-        let applies =
-            request.method == Method::GET && from <= now && now < until && request.path.ends_with(path);
+        let applies = self.token.is_none()
+            && request.method == Method::GET
+            && from <= now
+            && now < until
+            && request.path.ends_with(path);
         applies.then_some(answer)
     }
 
@@ -148,7 +156,11 @@ impl Transport {
             tokio::time::sleep(self.simulation.cut_off(self.replica)).await;
             self.wait_if_dead().await;
         }
-        if self.simulation.away().is_zero() { Ok(()) } else { Err(broken()) }
+        let is_away = match self.token {
+            Some(_) => self.simulation.is_target_away(),
+            None => !self.simulation.away().is_zero(),
+        };
+        if is_away { Err(broken()) } else { Ok(()) }
     }
 
     /// A killed replica does not continue.
@@ -158,7 +170,22 @@ impl Transport {
         }
     }
 
+    /// Carries a request out in the second API server.
+    fn execute_in_target(&self, token: &str, request: &Request, sent: Duration) -> ServerReply {
+        let (clock, who) = (self.simulation.clock(), self.who());
+        let arrival = Arrival { token, request, who, sent };
+        let answer = self.simulation.with(|state| {
+            let target = state.target.as_mut();
+            target.map_or_else(|| ServerReply::Done(refusal(503)), |target| target.handle(clock, &arrival))
+        });
+        self.simulation.note(who, format!("target: {}", describe(request, code_of(&answer))));
+        answer
+    }
+
     fn execute(&self, request: &Request, sent: Duration) -> ServerReply {
+        if let Some(token) = &self.token {
+            return self.execute_in_target(token, request, sent);
+        }
         let (now, at, who) = (self.simulation.clock().now(), self.simulation.elapsed(), self.who());
         let answer = self.simulation.with(|state| {
             let before = state.server.revision();

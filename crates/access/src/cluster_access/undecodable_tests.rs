@@ -37,7 +37,7 @@ async fn finalized(spec: Value, status: Value, seconds: i64) -> (ReconcileResult
     });
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
-    let shared = Shared::new(clock.clone(), unencrypted, namespace, NonZeroUsize::MIN);
+    let shared = Shared::new(clock.clone(), unencrypted, namespace, NonZeroUsize::MIN, None);
     let server_clock = ServerClock::new(clock.clone());
     let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
     let gate = Gate::always(Time::ZERO);

@@ -20,7 +20,8 @@ fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
     let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
-    let shared = Shared::new(clock.clone(), unencrypted, namespace, NonZeroUsize::MIN.saturating_add(15));
+    let workers = NonZeroUsize::MIN.saturating_add(15);
+    let shared = Shared::new(clock.clone(), unencrypted, namespace, workers, None);
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
     let of_access = AccessMetrics::new(&metrics);
     let controller = ClusterAccessController::new(clients, server_clock, gate, events, of_access, &shared);

@@ -17,7 +17,8 @@ use crate::kinds::ClusterProviders;
 fn controller(clients: Clients) -> Arc<ManagedClusterController> {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
-    let shared = Shared::new(clock.clone(), Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN);
+    let shared =
+        Shared::new(clock.clone(), Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN, None);
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
     let of_access = AccessMetrics::new(&metrics);
     Arc::new(ManagedClusterController::new(clients, server_clock, gate, events, of_access, &shared))

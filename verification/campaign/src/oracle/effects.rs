@@ -8,6 +8,7 @@ use coppice_sim::Done;
 use coppice_sim::receiver::Received;
 use coppice_sim::run::RunRecord;
 use coppice_sim::server::{Change, Verb};
+use coppice_sim::target::TargetServer;
 use coppice_sim::trace::Actor;
 use serde_json::Value;
 
@@ -57,9 +58,10 @@ pub(crate) fn joins(received: &Received) -> Option<[&str; 2]> {
     Some([first, last.rsplit_once('-')?.0])
 }
 
-/// Who writes holds the lease when the write is sent. Leases themselves and Events are written by everybody.
+/// Who writes holds the lease when the write is sent, to another cluster, too. Leases themselves and Events are written by everybody.
 fn holders(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
-    for done in record.done.iter().filter(|done| needs_lease(done)) {
+    let in_target = record.target.map(TargetServer::done).unwrap_or_default();
+    for done in record.done.iter().chain(in_target).filter(|done| needs_lease(done)) {
         let Actor::Replica { replica, .. } = done.who else { continue };
         let Some(settings) = record.replicas.get(replica) else { continue };
         let (me, (namespace, name)) = (done.who.to_string(), settings.program.lease());
@@ -96,11 +98,19 @@ fn cleanliness(record: &RunRecord<'_>, found: &mut Findings) {
     }
 }
 
-/// What keeps an object from going away: owners and finalizers, but that by which our own kinds are cleaned up after.
+/// What keeps an object from going away: owners and finalizers, but that by which our own kinds are cleaned up after, and owners of these.
 fn holds(object: Option<&Value>, change: &Change) -> [Value; 2] {
     let metadata = object.map_or(&Value::Null, |object| &object["metadata"]);
     let is_ours = |finalizer: &Value| change.kind.group == GROUP && *finalizer == FINALIZER;
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
     let others: Vec<Value> = finalizers.filter(|finalizer| !is_ours(finalizer)).cloned().collect();
-    [others.into(), metadata["ownerReferences"].clone()]
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let is_of_ours = |owner: &Value| {
+        owner["apiVersion"]
+            .as_str()
+            .and_then(|version| version.split_once('/'))
+            .is_some_and(|of| of.0 == GROUP)
+    };
+    let other_owners: Vec<Value> = owners.filter(|owner| !is_of_ours(owner)).cloned().collect();
+    [others.into(), other_owners.into()]
 }

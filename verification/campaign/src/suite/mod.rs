@@ -1,6 +1,7 @@
 //! What a part of Coppice brings to the campaigns. Each suite is a folder here with `scenarios`, `oracle` and `digests.txt`, and a
 //! line in [`ALL`]; everything outside of that folder works on suites and knows none.
 
+pub mod access;
 pub mod cluster;
 pub mod lifecycle;
 pub mod sample;
@@ -18,7 +19,7 @@ use jiff::SignedDuration;
 use crate::oracle::{DestructiveStep, EndState, Findings, History};
 
 /// Every suite.
-pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE, trees::SUITE];
+pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE, trees::SUITE, access::SUITE];
 
 /// Scenarios that are not written down: of each the seed of its run says what people do. How they end is not stated, and judged by
 /// the rules alone.

@@ -129,6 +129,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         replicas: 2,
         read_fault: None,
         webhooks: false,
+        target: None,
         ends: vec!["markers: 1"],
         lasts: Duration::from_mins(1),
     }

@@ -69,6 +69,7 @@ pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
         replicas: 1,
         read_fault: None,
         webhooks: true,
+        target: None,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }

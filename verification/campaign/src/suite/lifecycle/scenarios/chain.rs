@@ -52,6 +52,7 @@ pub fn wrong_input(seed: Option<u64>) -> Scenario {
         replicas: 1,
         read_fault: None,
         webhooks: false,
+        target: None,
         ends: Vec::new(),
         // What has failed on the way is tried again within minutes.
         lasts: Duration::from_secs(end) + Duration::from_mins(6),

@@ -57,6 +57,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         replicas: 2,
         read_fault: None,
         webhooks: false,
+        target: None,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }

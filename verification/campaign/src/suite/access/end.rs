@@ -1,0 +1,50 @@
+//! How a run ends: what became of each `ClusterAccess`, and how many credentials are valid.
+
+use std::collections::BTreeMap;
+
+use coppice_sim::run::RunRecord;
+use coppice_sim::target::TargetServer;
+use serde_json::{Value, json};
+
+use super::oracle::world;
+use crate::oracle::EndState;
+
+/// How many credentials are valid.
+const VALID: &str = "valid credentials";
+
+/// How a run ended.
+pub(super) fn end_state(record: &RunRecord<'_>) -> EndState {
+    let mut objects = BTreeMap::new();
+    for change in record.changes.iter().filter(|change| &*change.kind.plural == "clusteraccesses") {
+        let status = change.after.as_deref().map(|access| &access["status"]);
+        let masked = status.map_or(
+            json!({ "phase": "gone" }),
+            |status| json!({ "phase": status["phase"], "rotated": status["rotated"] }),
+        );
+        objects.insert(format!("access {}/{}", change.namespace(), change.name()), masked);
+    }
+    let world = world::play(record, |_| {});
+    let valid = world.tokens.iter().filter(|token| world.is_valid(token)).count();
+    objects.insert(VALID.to_owned(), json!(valid));
+    EndState { objects, effects: BTreeMap::new() }
+}
+
+/// The same in words: a line for each `ClusterAccess`, and one for the credentials.
+pub(super) fn end_lines(end: &EndState) -> Vec<String> {
+    let line = |(place, object): (&String, &Value)| {
+        if place == VALID {
+            return format!("{place}: {object}");
+        }
+        let phase = object["phase"].as_str().unwrap_or("unseen");
+        let rotated = object["rotated"].as_str().map_or(String::new(), |id| format!(", rotated {id}"));
+        format!("{place}: {phase}{rotated}")
+    };
+    end.objects.iter().map(line).collect()
+}
+
+/// Each credential that was issued, by the number of its intent.
+pub(super) fn effects(record: &RunRecord<'_>) -> Vec<String> {
+    let tokens = record.target.map(TargetServer::tokens).unwrap_or_default();
+    let number = |secret: &str| secret.rsplit('-').next().unwrap_or_default().to_owned();
+    tokens.iter().map(|token| format!("issued for intent {}", number(&token.secret.0))).collect()
+}
