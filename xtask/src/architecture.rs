@@ -106,6 +106,7 @@ const LAYERS: [Layer; 29] = [
             "coppice-api",
             "coppice-clusters",
             "coppice-clusters-api",
+            "coppice-mutants",
             "coppice-quantity",
             "coppice-runtime",
             "coppice-serve",

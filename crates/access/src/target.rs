@@ -15,6 +15,7 @@ use coppice_clusters::probe::{self, Probe};
 use coppice_clusters::rights::{Owner, TargetKind, TargetObject, is_wanted};
 use coppice_clusters_api::names::{TARGET_NAMESPACE, account, bound_secret};
 use coppice_clusters_api::{Rights, Rule, TargetIdentity};
+use coppice_mutants::{Mutant, active};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -204,8 +205,13 @@ impl Target {
         credential: &str,
     ) -> Result<String, Failure> {
         let object = owner.bound_secret(credential);
-        self.revoke(permit, credential).await?;
         let path = TargetKind::Secret.collection(TARGET_NAMESPACE);
+        if active(Mutant::BoundSecretReused)
+            && let Ok(found) = self.get::<Found>(&format!("{path}/{}", object.name)).await
+        {
+            return Ok(found.metadata.uid);
+        }
+        self.revoke(permit, credential).await?;
         let created = self.write::<Found>(permit, Method::POST, &path, &object.body).await;
         let created =
             created.map_err(|error| Failure::of("create the Secret that a token is bound to", &error))?;

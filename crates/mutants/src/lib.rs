@@ -147,6 +147,14 @@ pub enum Mutant {
     DormancyIgnored,
     /// `rearm` counts whatever firing it names.
     RearmNeverExpires,
+    /// The credential of a ClusterAccess is revoked before another one takes its place.
+    RevokedFirst,
+    /// What the credentials of a ClusterAccess are bound to stays in its target when that is deleted.
+    BoundSecretsLeft,
+    /// Rights that a ClusterAccess does not ask for any more stay in its target.
+    RightsKept,
+    /// Where a credential is issued again for an intent, the one before stays valid.
+    BoundSecretReused,
     /// `paused` is ignored.
     PauseIgnored,
     /// An open breaker is ignored.

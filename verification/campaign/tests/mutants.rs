@@ -12,6 +12,7 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, REQUESTED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
+use coppice_campaign::suite::access::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, VALID};
 use coppice_campaign::suite::cluster::rule::{
     AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HOURS, JOINED, NOTIFIED, OBSERVES, ONE_DELETION, ONE_KEY,
     RECIPIENT, RECREATED, SUPERSEDED, WEBHOOKS_FIRST,
@@ -33,7 +34,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 122] = [
+const CASES: [(Mutant, &str, Rule); 126] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -156,6 +157,10 @@ const CASES: [(Mutant, &str, Rule); 122] = [
     (Mutant::TransferUnended, "tree-transfer-to-empty", SETTLED),
     (Mutant::TreeBudgetIgnored, "tree-flooded", TREE_BUDGET),
     (Mutant::TreesShareBudget, "tree-flooded", SETTLED),
+    (Mutant::RevokedFirst, "access-requested", VALID),
+    (Mutant::BoundSecretsLeft, "access-rotated", OUTLIVES),
+    (Mutant::RightsKept, "access-narrowed", CREDENTIAL_RIGHTS),
+    (Mutant::BoundSecretReused, "access-rotated", ONE_CREDENTIAL),
 ];
 
 /// What a bug breaks besides, by its nature: who asked for less and keeps more is beyond what was asked for, a transfer that nobody can

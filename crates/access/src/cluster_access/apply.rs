@@ -16,6 +16,7 @@ use coppice_clusters::{
 use coppice_clusters_api::{
     ClusterAccessStatus, ClusterSource, Issuer, OutputRevision, Rights, TargetIdentity,
 };
+use coppice_mutants::{Mutant, active};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
@@ -412,7 +413,9 @@ impl Work<'_> {
                 return Ok(Some(revoked(self.observed, &credential, self.controller.now())));
             }
             Step::RevokeAll => {
-                target.revoke_all(permit, owner).await?;
+                if !active(Mutant::BoundSecretsLeft) {
+                    target.revoke_all(permit, owner).await?;
+                }
                 memory.progress = Progress::AllRevoked;
             }
             Step::RemoveRights => {
@@ -428,6 +431,9 @@ impl Work<'_> {
     /// Applies the rights. By a kubeconfig of the platform it is remembered which ones the target may have.
     async fn apply_rights(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
         let Observed { spec, status, .. } = self.observed;
+        if active(Mutant::RightsKept) && status.observed_generation.is_some() {
+            return Ok(());
+        }
         let applied = target.apply_rights(self.permit, owner, &spec.rights, status.namespaces.as_deref());
         let is_by_provider = spec.cluster.provider_name().is_some();
         let by_provider = self.access.spec.as_ref().ok().filter(|_| is_by_provider);

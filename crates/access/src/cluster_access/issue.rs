@@ -7,6 +7,7 @@ use coppice_clusters::certificate::granted;
 use coppice_clusters::kubeconfig::User;
 use coppice_clusters::rights::Owner;
 use coppice_clusters_api::Issuer;
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_runtime::leader::Permit;
 use jiff::{SignedDuration, Timestamp};
@@ -35,6 +36,9 @@ impl Issuing<'_> {
     /// Makes in the target what it is issued from.
     pub(super) async fn request(&self) -> Result<Requested, Failure> {
         let Self { target, permit, owner, credential, ttl } = *self;
+        if active(Mutant::RevokedFirst) {
+            target.revoke_all(permit, owner).await?;
+        }
         if owner.issuer == Issuer::TokenRequest {
             let bound_uid = target.bind(permit, owner, credential).await?;
             return Ok(Requested::Token { bound_uid });

@@ -17,7 +17,7 @@ use coppice_sim::target::IssuedToken;
 use coppice_sim::trace::Actor;
 use serde_json::Value;
 
-use self::rule::{ONE_CREDENTIAL, OUTLIVES, RIGHTS, VALID};
+use self::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, VALID};
 use self::world::{World, intent_of, owner_of, owner_of_token};
 use crate::oracle::rule::INTENT_FIRST;
 use crate::oracle::{DestructiveStep, Findings, History, Rule, since};
@@ -48,10 +48,10 @@ pub(super) fn check(
         let at = since(record.began, world.now);
         note(VALID, at, invalid(world));
         note(OUTLIVES, at, left(record, world, (&here, &there)));
-        note(RIGHTS, at, rights::beyond(world, &there, false));
+        note(CREDENTIAL_RIGHTS, at, rights::beyond(world, &there, false));
         note(ONE_CREDENTIAL, at, too_many(world));
     });
-    note(RIGHTS, record.lasted, rights::beyond(&last, &there, true));
+    note(CREDENTIAL_RIGHTS, record.lasted, rights::beyond(&last, &there, true));
     note(ONE_CREDENTIAL, record.lasted, besides(&last));
     for ((_, what), (rule, at)) in wrong {
         found.add(rule, &format!("{what} at {at:?}"));

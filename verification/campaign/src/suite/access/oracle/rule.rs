@@ -10,6 +10,6 @@ pub const VALID: Rule = Rule("VALID");
 pub const OUTLIVES: Rule = Rule("OUTLIVES");
 /// At every instant a credential permits no more than a spec that has not been replaced by what status says is applied, and in the end no
 /// more than the last one. What arrives when nobody waits for it any more is not judged.
-pub const RIGHTS: Rule = Rule("CREDENTIAL RIGHTS");
+pub const CREDENTIAL_RIGHTS: Rule = Rule("CREDENTIAL RIGHTS");
 /// At every instant no more than one credential of an intent is valid, and in the end none but the one in the Secret.
 pub const ONE_CREDENTIAL: Rule = Rule("ONE CREDENTIAL");
