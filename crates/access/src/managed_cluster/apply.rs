@@ -112,7 +112,11 @@ impl Work<'_> {
         match write::status::<ManagedClusters>(&controller.clients, permit, managed, status).await {
             Ok(written) => {
                 report::saved(controller, &written, &observed.status);
-                // The cache has it from the watch alone, which then wakes the ClusterAccesses that name it.
+                // What ClusterAccesses that name it wait for comes into the cache by the watch alone, which wakes them then.
+                let (now, before) = (&written.status, &observed.status);
+                if (now.state, now.created) == (before.state, before.created) {
+                    controller.clusters.update_if_newer(&written.namespace, written.clone());
+                }
                 Applied::Changed(Box::new(written))
             }
             Err(error) => error.into(),
