@@ -57,7 +57,7 @@ impl Shared {
             budgets: Budgets::default(),
             namespace: namespace.into(),
         };
-        let targets = Arc::new(Targets::new(clock, unencrypted).with_workers(workers).with_connect(connect));
+        let targets = Targets::new(clock, unencrypted).with_workers(workers).with_connect(connect);
         Self {
             accesses: Store::default(),
             outputs: Store::default(),

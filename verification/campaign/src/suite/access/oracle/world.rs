@@ -31,6 +31,7 @@ pub(in crate::suite::access) struct World<'a> {
     pub(in crate::suite::access) tokens: Vec<&'a IssuedToken>,
 }
 
+#[derive(Clone, Copy)]
 enum Event<'a> {
     Access(&'a Change),
     Secret(&'a Change),
@@ -57,7 +58,9 @@ pub(in crate::suite::access) fn play<'a>(
     };
     for (now, events) in events(record, end) {
         world.now = now;
-        events.into_iter().for_each(|event| world.take(event));
+        for event in events {
+            world.take(event);
+        }
         show(&world);
     }
     world.now = end;
@@ -76,7 +79,9 @@ fn events<'a>(record: &'a RunRecord<'_>, end: Timestamp) -> BTreeMap<Timestamp, 
         }
     }
     if let Some(target) = record.target {
-        target.changes().iter().for_each(|change| note(change.at, Event::Target(change)));
+        for change in target.changes() {
+            note(change.at, Event::Target(change));
+        }
         for token in target.tokens() {
             note(token.issued, Event::Issued(token));
             if token.expires <= end {
