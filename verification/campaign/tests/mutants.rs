@@ -34,7 +34,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 126] = [
+const CASES: [(Mutant, &str, Rule); 127] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -138,6 +138,7 @@ const CASES: [(Mutant, &str, Rule); 126] = [
     (Mutant::AppliedIgnored, "tree-transferred-again", MOVED_ONCE),
     (Mutant::QuotaReturnedAtOnce, "tree-slow-deletion", LIMIT),
     (Mutant::UsedQuotaTaken, "tree-pods", USED),
+    (Mutant::UsedQuotaTaken, "tree-cpu", USED),
     (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),
     (Mutant::ChildrenIgnored, "tree-child-in-the-way", CHILDREN),
     (Mutant::ConsentIgnored, "tree-cascade-over", CONSENT),

@@ -11,7 +11,7 @@ use super::requests::{
     tree_with_limits,
 };
 use super::scenarios::scenario;
-use super::{cascades, membership, reviewed};
+use super::{cascades, membership, pods, reviewed};
 
 /// They run without faults, for the rule that each is about, and with faults that seeds of their own choose: one more of those that
 /// seeds choose from would make another run of most seeds.
@@ -32,6 +32,7 @@ pub(super) fn all() -> Vec<Scenario> {
         membership::adopted(),
         limits_copied(),
         flooded(),
+        pods::cpu(),
     ]
 }
 

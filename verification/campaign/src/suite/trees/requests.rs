@@ -22,8 +22,14 @@ pub(super) fn definitions() -> &'static [Request] {
 const API: &str = "/apis/coppice.dev/v1alpha1";
 const MERGE: &str = "application/merge-patch+json";
 
-fn only_pods(pods: u32) -> Value {
+/// A quota of so many pods,
+pub(super) fn only_pods(pods: u32) -> Value {
     json!({ "pods": pods.to_string() })
+}
+
+/// and one of so many cpus.
+pub(super) fn only_cpu(cpu: u32) -> Value {
+    json!({ "cpu": cpu.to_string() })
 }
 
 /// A namespace, and the tree with it as its root.
@@ -184,8 +190,16 @@ fn limits(cpu: &str) -> Value {
 
 /// A pod that asks for a tenth of a cpu.
 pub(super) fn pod_with_cpu(namespace: &str, name: &str) -> Request {
-    let container =
-        json!({ "name": "main", "image": "test", "resources": { "requests": { "cpu": "100m" } } });
+    pod_requesting(namespace, name, "100m")
+}
+
+/// A pod that asks for a cpu.
+pub(super) fn pod_with_one_cpu(namespace: &str, name: &str) -> Request {
+    pod_requesting(namespace, name, "1")
+}
+
+fn pod_requesting(namespace: &str, name: &str, cpu: &str) -> Request {
+    let container = json!({ "name": "main", "image": "test", "resources": { "requests": { "cpu": cpu } } });
     let object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace },
         "spec": { "containers": [container] },

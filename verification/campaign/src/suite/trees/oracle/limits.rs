@@ -24,8 +24,8 @@ pub(super) struct Trees {
     totals: BTreeMap<String, (Amounts, bool)>,
     /// The quotas of namespaces.
     quotas: BTreeMap<String, NativeQuota>,
-    /// The pods in each namespace that have not ended.
-    pods: BTreeMap<String, BTreeSet<String>>,
+    /// What each pod in each namespace uses that has not ended.
+    pods: BTreeMap<String, BTreeMap<String, Amounts>>,
     /// By its name, the namespace above one, and what is recorded of its allotment.
     nodes: BTreeMap<String, (String, Amounts)>,
     /// By its name, the most that was asked for a namespace since it last was ready with what was asked for.
@@ -101,8 +101,8 @@ impl Trees {
                 let ended =
                     |pod: &Value| pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed";
                 match after.filter(|pod| !ended(pod)) {
-                    Some(_) => return pods.insert(name.to_owned()),
-                    None => return pods.remove(name),
+                    Some(pod) => return pods.insert(name.to_owned(), used_by(pod)).is_none(),
+                    None => return pods.remove(name).is_some(),
                 }
             }
             "namespacetrees" => {
@@ -169,18 +169,15 @@ impl Trees {
                 found.add(LIMIT, &what);
             }
             let pods = self.pods.iter().filter(|(namespace, _)| self.is_below(namespace, root));
-            let pods: u64 = pods.map(|(_, pods)| pods.len() as u64).sum();
-            if pods > 0 {
+            let used = pods.flat_map(|(_, pods)| pods.values()).fold(Amounts::new(), plus);
+            if !used.is_empty() {
                 found.judges(USED);
             }
-            if limit
-                .get("pods")
-                .is_some_and(|limit| pods.to_string().parse().is_ok_and(|pods: Quantity| pods > *limit))
-            {
-                found.add(
-                    USED,
-                    &format!("there are {pods} pods in {root}, of {limit:?}, at revision {revision}"),
-                );
+            // What is not limited may be used without end.
+            let mut limited = used.iter().filter(|(name, _)| limit.contains_key(*name));
+            if let Some((name, used)) = limited.find(|(name, used)| **used > get(limit, name)) {
+                let what = format!("pods in {root} use {used} {name}, of {limit:?}, at revision {revision}");
+                found.add(USED, &what);
             }
         }
         for (node, (_, recorded)) in &self.nodes {
@@ -228,6 +225,14 @@ impl Trees {
         }
         false
     }
+}
+
+/// What a pod uses: one of the pods, and what its containers request.
+fn used_by(pod: &Value) -> Amounts {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let requests = containers.map(|container| amounts(&container["resources"]["requests"]));
+    let one = Amounts::from([("pods".to_owned(), Quantity::from(1_u32))]);
+    requests.fold(one, |sum, requested| plus(sum, &requested))
 }
 
 /// Whether what was last asked for is there, as is said of a tree or a `Subnamespace`.

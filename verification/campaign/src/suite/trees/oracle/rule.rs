@@ -7,7 +7,7 @@ use crate::oracle::Rule;
 pub const LIMIT: Rule = Rule("LIMIT");
 /// When all is done, all of what a tree has is the own quota of one of its namespaces.
 pub const NOTHING_LOST: Rule = Rule("NOTHING LOST");
-/// At every revision the pods of a tree's namespaces are together at most as many as the tree has.
+/// At every revision the pods of a tree's namespaces are together at most as many as the tree has, and request at most what it has.
 pub const USED: Rule = Rule("USED");
 /// The program of trees deletes a namespace only if it created it, or somebody had it adopted, for a `Subnamespace` that is being deleted.
 pub const CREATED_HERE: Rule = Rule("CREATED HERE");
