@@ -1,7 +1,7 @@
 //! What the controllers of trees share.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use coppice_api::Reason;
 use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
@@ -26,6 +26,9 @@ pub(crate) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);
 
 /// No tree has more namespaces.
 const MAX_BELOW: usize = 10_000;
+
+/// A tree, and namespace and name of a Subnamespace in it.
+type Creation = (Box<str>, Box<str>, Box<str>);
 
 /// Why something is not known, or not done.
 pub(crate) type Why = (Reason, String);
@@ -54,6 +57,8 @@ pub struct TreeContext {
     reads_above: InUse<(Box<str>, Named), SharedAbove>,
     /// How many namespaces below its root each tree has, after so many changes of Subnamespaces.
     sizes: Mutex<(u64, BTreeMap<Box<str>, u32>)>,
+    /// The Subnamespaces whose namespaces are being created: what the caches count may be behind.
+    creations: Mutex<BTreeSet<Creation>>,
     /// What was looked up later must not be replaced by what was looked up before.
     reads_annotations: Mutex<()>,
 }
@@ -73,6 +78,7 @@ impl TreeContext {
             turns: InUse::default(),
             reads_above: InUse::default(),
             sizes: Mutex::default(),
+            creations: Mutex::default(),
             reads_annotations: Mutex::default(),
         }
     }
@@ -293,6 +299,44 @@ impl TreeContext {
     /// How many namespaces a tree has, its root included.
     pub(crate) fn size(&self, tree: &str) -> u32 {
         1 + self.count(|sizes| sizes.get(tree).copied().unwrap_or_default())
+    }
+
+    /// The same, with those that are being created for others than this one.
+    pub(crate) fn size_beside(&self, tree: &str, object: &SubnamespaceObject) -> u32 {
+        self.size_with(&mut self.creations(), tree, object)
+    }
+
+    /// Counts the namespace of a Subnamespace from now on; false if the tree has as many as it may.
+    pub(crate) fn begin_creation(&self, position: &Position, object: &SubnamespaceObject) -> bool {
+        let tree = &*position.tree.name;
+        let mut creations = self.creations();
+        let has_room = self.size_with(&mut creations, tree, object) < position.spec.max_namespaces;
+        if has_room {
+            creations.insert((tree.into(), object.namespace.clone(), object.name.clone()));
+        }
+        has_room
+    }
+
+    /// It was not created.
+    pub(crate) fn end_creation(&self, object: &SubnamespaceObject) {
+        self.creations()
+            .retain(|(_, parent, name)| (&**parent, &**name) != (&*object.namespace, &*object.name));
+    }
+
+    fn creations(&self) -> MutexGuard<'_, BTreeSet<Creation>> {
+        self.creations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn size_with(&self, creations: &mut BTreeSet<Creation>, tree: &str, object: &SubnamespaceObject) -> u32 {
+        // What has a uid is counted as all others.
+        creations.retain(|(_, parent, name)| {
+            self.subnamespaces.get(parent, name).is_some_and(|known| known.status.namespace_uid.is_none())
+        });
+        let is_other = |(of, parent, name): &&Creation| {
+            **of == *tree && (&**parent, &**name) != (&*object.namespace, &*object.name)
+        };
+        let others = u32::try_from(creations.iter().filter(is_other).count()).unwrap_or(u32::MAX);
+        self.size(tree).saturating_add(others)
     }
 
     /// What follows from how many namespaces below its root each tree has.

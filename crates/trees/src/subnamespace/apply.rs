@@ -9,6 +9,7 @@ use coppice_api::steps::Intent;
 use coppice_api::{Reason, SubnamespacePhase};
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
+use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::kind::Kind as _;
@@ -21,7 +22,7 @@ use serde_json::json;
 
 use super::moving::{MoveTarget, Moving};
 use super::observe::{self, Observation, ReadError, Written};
-use super::plan::{self, MoveStep, Step, SubnamespacePlan};
+use super::plan::{self, MoveStep, NewNamespacePlace, Step, SubnamespacePlan};
 use super::{SubnamespaceKey, report};
 use crate::context::TreeContext;
 use crate::error::ProgressError;
@@ -158,11 +159,7 @@ async fn carry_out(
         }
         Step::CreateNamespace(place) => {
             let Some(parent) = &observation.parent else { return Err(WriteError::Gone) };
-            writes::mark_parent(context, permit, parent, &object.uid).await?;
-            let child = (&*object.name, &*object.uid);
-            writes::create_namespace(context, permit, child, (&place.0, &place.1))
-                .await
-                .map(Written::NewNamespace)
+            create_namespace(context, permit, parent, (object, &place)).await.map(Written::NewNamespace)
         }
         Step::Label(changes) => {
             let Some(namespace) = observation.own_namespace() else { return Err(WriteError::Gone) };
@@ -183,6 +180,30 @@ async fn carry_out(
             written.map(Written::OwnQuota)
         }
     }
+}
+
+/// Marks the namespace above, and creates this one, if the tree may have one more: what others are creating at the same time counts.
+async fn create_namespace(
+    context: &TreeContext,
+    permit: &Permit,
+    parent: &NamespaceFacts,
+    (object, NewNamespacePlace(position, metadata)): (&SubnamespaceObject, &NewNamespacePlace),
+) -> Result<NamespaceFacts, WriteError> {
+    if !context.begin_creation(position, object) {
+        return Err(WriteError::Conflict);
+    }
+    let created = match writes::mark_parent(context, permit, parent, &object.uid).await {
+        Ok(()) => {
+            let child = (&*object.name, &*object.uid);
+            writes::create_namespace(context, permit, child, (position, metadata)).await
+        }
+        Err(error) => Err(error),
+    };
+    // Otherwise it is there, or may be.
+    if let Err(WriteError::Conflict | WriteError::Gone | WriteError::Refused(_)) = &created {
+        context.end_creation(object);
+    }
+    created
 }
 
 /// A step of a namespace to the nearest one above that is not being deleted.

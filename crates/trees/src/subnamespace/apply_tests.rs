@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_controllers::{ControllerContext, OperatorOptions};
-use coppice_kinds::{Configs, Namespaces};
+use coppice_kinds::{Configs, NamespaceTrees, Namespaces};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
@@ -12,6 +12,7 @@ use coppice_runtime::server_clock::ServerClock;
 use coppice_scripted::{Answer, Sent, Server, scripted};
 use http::Method;
 
+use super::super::SubnamespaceController;
 use super::super::plan::tests::{deleted, now, object, observation, quota, ready};
 use super::*;
 use crate::apply_support;
@@ -186,4 +187,32 @@ async fn nothing_below_goes_while_a_namespace_there_is_not_known() {
         assert_eq!(stale.is_none(), is_known, "{stale:?}");
         assert!(stale.is_none_or(|why| why.contains("shop-web-a has more than")));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_created_counts_for_the_size_of_its_tree() {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "20"}}, "maxNamespaces": 2});
+    let status = json!({"rootUid": "u-shop"});
+    server.put::<NamespaceTrees>(json!({"metadata": {"name": "shop"}, "spec": spec, "status": status}));
+    server.put::<Namespaces>(json!({"metadata": {"name": "shop", "uid": "u-shop"}}));
+    for name in ["shop-a", "shop-b"] {
+        server.put::<Subnamespaces>(
+            json!({"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {}}),
+        );
+    }
+    let (context, _controller, _followers) =
+        apply_support::filled(&server, SubnamespaceController::new).await;
+    let position = context.position("shop").unwrap();
+    let [a, b] = ["shop-a", "shop-b"].map(|name| context.subnamespaces.get("shop", name).unwrap());
+    let sizes = || [&a, &b].map(|object| context.size_beside("shop", object));
+    assert_eq!(sizes(), [1, 1]);
+    assert!(context.begin_creation(&position.below("shop-a"), &a));
+    assert!(!context.begin_creation(&position.below("shop-b"), &b), "there is room for one");
+    // It may be tried again.
+    assert!(context.begin_creation(&position.below("shop-a"), &a));
+    assert_eq!(sizes(), [1, 2]);
+    context.end_creation(&a);
+    assert!(context.begin_creation(&position.below("shop-b"), &b));
 }

@@ -62,7 +62,7 @@ pub(super) struct Observation {
     pub(super) moving: Option<MoveTarget>,
     /// Whether the Subnamespace that this one takes over from is still there, before anything else was read.
     pub(super) predecessor: bool,
-    /// How many namespaces the tree has.
+    /// How many namespaces the tree has, with those that are being created for others.
     pub(super) tree_size: u32,
     /// Why the caches cannot be trusted.
     pub(super) stale: Option<Why>,
@@ -237,7 +237,8 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
     };
     let stale = context.stale().or_else(unreadable);
-    let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
+    let size = |position: &Position| context.size_beside(&position.tree.name, &object);
+    let tree_size = parent_position.as_ref().map_or(0, size);
     let (settings, budget) = shared.settings();
     Observation {
         below,
