@@ -170,9 +170,12 @@ fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestam
         let (from, since) = (has.clone(), now);
         begin(ledger, child.id, AllotmentChange { number, from, to, since, transfer: None, moves: None })
     };
-    // Somebody else has written the quota, or the tree limits more than it did. Only with a change in the parent's ledger it is
-    // certain that this is not one that was carried out meanwhile.
-    if quota.is_some_and(|quota| !quota.ledger.allotment.limits_like(&has)) {
+    // Somebody else has written the quota, or the tree limits more than it did; or the parent's quota was lost with the change for which
+    // this one was being lowered. Only with a change in the parent's ledger it is certain that this is not one that was carried out
+    // meanwhile.
+    let is_disturbed =
+        |quota: &Quota| !quota.ledger.allotment.limits_like(&has) || quota.ledger.lowering.is_some();
+    if quota.is_some_and(is_disturbed) {
         return begin(has.clone());
     }
     if *want == has {

@@ -144,6 +144,20 @@ fn what_a_child_gives_back_leaves_it_first() {
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[1].has), ([9, 30], [1, 10]));
 }
 
+#[test]
+fn what_was_being_lowered_when_the_quota_above_was_lost_is_raised_back() {
+    let mut server = with(&[(1, [4, 10])]);
+    server.nodes[1].want = [1, 10];
+    steps(&mut server, 1, 0);
+    assert_eq!(amounts(&quota(&server, 1).hard), [1, 10]);
+    // That quota is made again as recorded, without the change.
+    server.update(0, |quota| quota.ledger.changes.clear());
+    server.nodes[1].want = [4, 10];
+    server.settle(&mut 0).unwrap();
+    assert_eq!((amounts(&quota(&server, 1).hard), server.nodes[1].has), ([4, 10], [4, 10]));
+    assert_eq!(amounts(&quota(&server, 0).hard), [6, 30]);
+}
+
 /// The write by which the newest ledger came about.
 fn decided(server: &Server, node: usize) -> QuotaDecision {
     let ledger = quota(server, node).ledger.clone();
