@@ -273,10 +273,4 @@ impl Quota {
         let mut taken = taken.iter().filter(|(_, taken)| !taken.is_zero()).map(|(name, _)| name);
         taken.find(|name| self.used.get(name) > self.hard.get(name))
     }
-
-    /// What `status.hard` may become by compare-and-swap, so that nobody has to wait for Kubernetes to copy it. Nothing
-    /// while more is used: what is admitted meanwhile counts, too.
-    pub fn to_enforce(&self) -> Option<&Resources> {
-        (!self.enforced.limits_like(&self.hard) && self.used.within(&self.hard)).then_some(&self.hard)
-    }
 }

@@ -474,19 +474,6 @@ fn free_is_what_neither_it_nor_its_children_have() {
     assert_eq!(amounts(&quota(&server, 0).free()), [2, 0]);
 }
 
-#[test]
-fn status_is_written_ahead_of_the_quota_controller_only_while_what_is_used_fits() {
-    let mut server = tree();
-    server.nodes[1].want = [4, 10];
-    steps(&mut server, 1, 0);
-    assert_eq!(quota(&server, 0).to_enforce().map(amounts), Some([6, 30]));
-    use_up(&mut server, 0, [7, 0]);
-    assert_eq!(quota(&server, 0).to_enforce(), None);
-    use_up(&mut server, 0, [6, 0]);
-    server.mirror(0);
-    assert_eq!(quota(&server, 0).to_enforce(), None, "it is in force");
-}
-
 /// What is stored must be understood after an upgrade.
 #[test]
 fn a_ledger_is_written_as_it_always_was() {

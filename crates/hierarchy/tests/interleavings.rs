@@ -6,7 +6,7 @@ mod support;
 
 use coppice_hierarchy::QuotaDecision;
 use proptest::prelude::*;
-use support::{Amounts, Content, Message, Reading, Server, added, amounts, at, resources};
+use support::{Amounts, Message, Reading, Server, added, amounts, at, resources};
 
 const TOTAL: Amounts = [20, 50];
 /// The namespaces beside the root, at most.
@@ -23,8 +23,6 @@ enum Event {
     Decide { replica: usize },
     /// It looks, decides and writes without a pause.
     Reconcile { node: usize },
-    /// It writes `status.hard`, as it was read.
-    Enforce { node: usize },
     /// A write arrives. It is repeated later, if `again`.
     Deliver { message: usize, again: bool },
     /// A write is lost.
@@ -56,7 +54,6 @@ fn event() -> impl Strategy<Value = Event> {
         6 => (0..2_usize).prop_map(|replica| Event::ReadOwn { replica }),
         6 => (0..2_usize).prop_map(|replica| Event::Decide { replica }),
         20 => node.clone().prop_map(|node| Event::Reconcile { node }),
-        2 => node.clone().prop_map(|node| Event::Enforce { node }),
         20 => (0..20_usize, any::<bool>()).prop_map(|(message, again)| Event::Deliver { message, again }),
         2 => (0..20_usize).prop_map(|message| Event::Lose { message }),
         10 => node.clone().prop_map(|node| Event::Mirror { node }),
@@ -108,17 +105,6 @@ impl Cluster {
                 self.server.read_own(&mut reading);
                 let decided = self.server.decided(&reading, at(self.now));
                 self.messages.extend(decided.and_then(|(_, message)| message));
-            }
-            Event::Enforce { node } => {
-                let node = self.node(node);
-                let stored = self.server.nodes[node].quota.as_ref();
-                let enforced =
-                    stored.and_then(|stored| Some((stored.revision, stored.object.to_enforce()?.clone())));
-                self.messages.extend(enforced.map(|(revision, enforced)| Message {
-                    node,
-                    revision: Some(revision),
-                    content: Content::Enforced(enforced),
-                }));
             }
             Event::Deliver { message, again } if !self.messages.is_empty() => {
                 let at = message % self.messages.len();

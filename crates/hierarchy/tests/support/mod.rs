@@ -70,7 +70,6 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Ledger(Ledger),
-    Enforced(Resources),
     Record(Record),
     /// Of a transfer, whose place the message names.
     Transfer(Status),
@@ -210,13 +209,6 @@ impl Server {
                 node.quota = Some(Stored { revision, object });
                 true
             }
-            Content::Enforced(enforced) => match &mut node.quota {
-                Some(stored) if Some(stored.revision) == message.revision => {
-                    *stored = Stored { revision, object: Quota { enforced, ..stored.object.clone() } };
-                    true
-                }
-                _ => false,
-            },
         }
     }
 
