@@ -242,8 +242,12 @@ impl SubnamespacePlan {
     fn create(&mut self, observation: &Observation) -> State {
         let (object, name) = (&observation.object, &*observation.object.name);
         if let Some(namespace) = observation.namespace.as_deref() {
-            let ours = is_created_by(namespace, object) || active(Mutant::NamespaceTakenUp);
-            if ours && !namespace.terminating {
+            if namespace.terminating {
+                let message =
+                    format!("namespace {name} is being deleted: another one is created when it is gone");
+                return State::pending(Reason::NamespaceTerminating, message);
+            }
+            if is_created_by(namespace, object) || active(Mutant::NamespaceTakenUp) {
                 if let Err(why) = may_be_adopted(observation, namespace) {
                     return State::refused(why);
                 }

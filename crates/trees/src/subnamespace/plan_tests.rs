@@ -194,6 +194,9 @@ fn a_namespace_that_was_there_before_is_not_touched() {
         seen.namespace = Some(Arc::new(namespace("shop-web", labels)));
         refused(&seen, Reason::NameTaken, "existing namespaces are never taken into a tree by their name");
     }
+    let leaving = NamespaceFacts { terminating: true, ..namespace("shop-web", &[]) };
+    seen.namespace = Some(Arc::new(leaving));
+    refused(&seen, Reason::NamespaceTerminating, "another one is created when it is gone");
 }
 
 #[test]
