@@ -12,14 +12,18 @@ use crate::context::Why;
 
 /// What a quota says; or why it cannot be understood.
 pub(crate) fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
+    let (namespace, name) = (&quota.namespace, &quota.name);
+    if quota.tree.is_none() {
+        // Whatever its annotations say.
+        let message = format!(
+            "namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name"
+        );
+        return Err((Reason::QuotaTaken, message));
+    }
     quota.quota.as_ref().map_err(|why| {
-        let (namespace, name) = (&quota.namespace, &quota.name);
-        let message = if quota.tree.is_none() {
-            format!("namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name")
-        } else {
-            format!("ResourceQuota {name} in namespace {namespace} cannot be understood ({why}): nothing is given or taken until it is \
-                     as it was")
-        };
+        let message = format!(
+            "ResourceQuota {name} in namespace {namespace} cannot be understood ({why}): nothing is given or taken until it is as it was"
+        );
         (Reason::QuotaTaken, message)
     })
 }

@@ -42,7 +42,10 @@ pub(crate) async fn quota(
         }
         Some(now) => {
             let hard = now.quota.as_ref().map_or_else(|_| json!(own), |quota| replaced(&quota.hard, &own));
-            let fields = json!({"metadata": {"annotations": annotations}, "spec": {"hard": hard}});
+            let mut fields = json!({"metadata": {"annotations": annotations}, "spec": {"hard": hard}});
+            if !tree.is_empty() && now.tree.as_deref().is_some_and(|known| known != tree) {
+                fields["metadata"]["labels"] = json!({LABEL_TREE: tree});
+            }
             let revision = Revision { uid: &now.uid, resource_version: Some(&now.resource_version) };
             let target = (namespace, TREE_QUOTA_NAME);
             write::merge::<TreeQuotas>(clients, permit, target, revision, fields).await

@@ -241,3 +241,20 @@ async fn that_a_tree_is_larger_is_said_once_a_second_and_that_it_is_smaller_at_o
         assert_eq!((waits, server.writes().len()), (said_again == 0, said_again), "{before}: {again:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_an_earlier_tree_has_left_says_whose_it_is_now() {
+    let server = tree(&json!({}), &known(), &labels());
+    let ledger = json!({"allotment": {"pods": "10"}, "given": {"pods": "0"}}).to_string();
+    server.put::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": "shop", "uid": "q", "labels": {"coppice.dev/tree": "earlier"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": "10"}}, "status": {"hard": {"pods": "10"}, "used": {"pods": "2"}}
+    }));
+    let (_, sent) = reconciled(&server, &[]).await;
+    assert_eq!(made(&sent)[0], ("PATCH", QUOTA));
+    assert_eq!(sent[0].body["metadata"]["labels"], json!({"coppice.dev/tree": "shop"}));
+    assert_eq!(sent[0].body["spec"]["hard"], json!({"pods": "10"}));
+}

@@ -6,6 +6,7 @@ use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::names::ANNOTATION_PATH;
 use coppice_api::{NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
+use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::{SignedDuration, Timestamp};
@@ -166,7 +167,7 @@ impl TreePlan {
             self.status.allotment = amounts(&quota.ledger.allotment);
         }
         match decide_root(&root.name, quota, total, &observation.below, observation.time.now()) {
-            QuotaDecision::Done => Ok(()),
+            QuotaDecision::Done => self.name_quota(observation),
             QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
             QuotaDecision::Wait(at) => {
                 self.next_check = at;
@@ -181,6 +182,14 @@ impl TreePlan {
             // A root has nobody above it.
             QuotaDecision::Write(_, Write::Parent(_) | Write::Record(_)) => Err(setting_up()),
         }
+    }
+
+    /// The quota says whose it is: a tree that had the root before may have left it.
+    fn name_quota(&mut self, observation: &Observation) -> Result<(), Why> {
+        let known = observation.quota.as_deref();
+        let Some(quota) = known.filter(|quota| !is_of(quota, &observation.tree.name)) else { return Ok(()) };
+        self.step = Step::Quota(understood(quota)?.ledger.clone());
+        Err(setting_up())
     }
 
     /// The tree is being deleted: its namespace stays, with nothing of it.
@@ -207,8 +216,14 @@ impl TreePlan {
             self.step = Step::RemoveFinalizer;
             return Err(ending());
         };
+        let quota = observation.quota.as_deref();
+        if observation.other.is_some() && quota.is_some_and(|quota| !is_of(quota, &tree.name)) {
+            // Both were set up at once. All of it is the other one's.
+            self.step = Step::RemoveFinalizer;
+            return Err(ending());
+        }
         if observation.children > 0
-            && observation.quota.is_none()
+            && quota.is_none()
             && !root.terminating
             && let Ok(spec) = tree.decoded_shared()
             && let Ok(total) = &spec.quota
@@ -231,8 +246,7 @@ impl TreePlan {
             );
             return Err((Reason::HasChildren, message));
         }
-        let quota = observation.quota.as_deref();
-        if quota.is_some_and(|quota| quota.tree.as_deref() == Some(&*tree.name)) {
+        if quota.is_some_and(|quota| is_of(quota, &tree.name)) {
             self.step = if detaching { Step::ReleaseQuota } else { Step::DeleteQuota };
             return Err(ending());
         }
@@ -361,6 +375,11 @@ fn left_inside(observation: &Observation) -> String {
         "the tree is being detached, and the API server lets nobody change the {children} Subnamespaces that are left in namespace {name} \
          without it: create it again (kubectl create namespace {name})"
     )
+}
+
+/// Whether a quota says that it is one of this tree.
+fn is_of(quota: &TreeQuota, tree: &str) -> bool {
+    quota.tree.as_deref() == Some(tree)
 }
 
 fn setting_up() -> Why {

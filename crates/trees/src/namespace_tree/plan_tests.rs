@@ -2,7 +2,7 @@ use coppice_api::Labels;
 use coppice_api::condition::WITHIN_QUOTA;
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::names::LABEL_CHILDREN;
-use coppice_kinds::{NamespaceTrees, TreeQuota, TreeQuotas};
+use coppice_kinds::{NamespaceTrees, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
 use coppice_quantity::time::ServerTime;
@@ -354,6 +354,21 @@ fn a_tree_that_ends_takes_its_quota_and_labels_away_before_its_finalizer() {
     Arc::get_mut(&mut theirs).unwrap().tree = Some("other".into());
     let seen = Observation { quota: Some(theirs), ..deleted() };
     assert!(matches!(plan(&seen).step, Step::Label(_)));
+}
+
+#[test]
+fn a_quota_that_another_tree_has_left_is_this_ones_and_of_two_trees_of_a_root_the_younger_takes_nothing() {
+    let mut left = quota("10");
+    Arc::get_mut(&mut left).unwrap().tree = Some("other".into());
+    let seen = Observation { quota: Some(Arc::clone(&left)), ..ready() };
+    assert!(matches!(plan(&seen).step, Step::Quota(_)));
+    let other = Some("it is the root of NamespaceTree other".to_owned());
+    let seen = Observation { quota: Some(left), other, children: 1, ..deleted() };
+    assert_eq!(plan(&seen).step, Step::RemoveFinalizer);
+    // Nor is a ledger believed in a quota that Coppice did not write.
+    let mut forged = quota("1000");
+    Arc::get_mut(&mut forged).unwrap().tree = None;
+    waits(&Observation { quota: Some(forged), ..ready() }, Reason::QuotaTaken, "give it another name");
 }
 
 #[test]
