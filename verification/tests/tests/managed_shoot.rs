@@ -103,7 +103,7 @@ impl Plane {
             "data": {"kubeconfig": BASE64_STANDARD.encode(std::fs::read_to_string(maker)?)}});
         admin.create(&secret).await?;
         let provider = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "dev"},
-            "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"]}});
+            "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 600}});
         admin.create(&provider).await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         Ok(Self { here, account })
