@@ -1,5 +1,6 @@
 //! Connects to the API server as kubectl does.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -29,6 +30,28 @@ pub(crate) async fn connect(args: &ConnectionArgs, io: &Io<'_>) -> Result<Connec
     Ok(Connection { client, namespace })
 }
 
+/// The API server of another kubeconfig that the user names, by its current context, and the namespace of that.
+pub(crate) async fn connect_by(file: &Path, args: &ConnectionArgs, io: &Io<'_>) -> Result<Connection> {
+    if let Some(client) = &io.client {
+        return Ok(Connection { client: client.clone(), namespace: client.default_namespace().to_owned() });
+    }
+    let mut config = of_file(file, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    set_timeout(&mut config, args);
+    let (namespace, url) = (config.default_namespace.clone(), config.cluster_url.clone());
+    let client = Client::try_from(config).with_context(|| format!("no client can be made for {url}"))?;
+    Ok(Connection { client, namespace })
+}
+
+async fn of_file(path: &Path, options: &KubeConfigOptions) -> Result<Config> {
+    let file = path.display();
+    let kubeconfig = Kubeconfig::read_from(path)
+        .map_err(|e| anyhow!("the kubeconfig {file} cannot be read: {}", chain(&e)))?;
+    Config::from_custom_kubeconfig(kubeconfig, options)
+        .await
+        .map_err(|e| anyhow!("the kubeconfig {file} cannot be used: {}", chain(&e)))
+}
+
 async fn find(args: &ConnectionArgs) -> Result<Config> {
     let options = KubeConfigOptions {
         context: args.context.clone(),
@@ -36,12 +59,7 @@ async fn find(args: &ConnectionArgs) -> Result<Config> {
         user: args.user.clone(),
     };
     if let Some(path) = &args.kubeconfig {
-        let file = path.display();
-        let kubeconfig = Kubeconfig::read_from(path)
-            .map_err(|e| anyhow!("the kubeconfig {file} cannot be read: {}", chain(&e)))?;
-        return Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|e| anyhow!("the kubeconfig {file} cannot be used: {}", chain(&e)));
+        return of_file(path, &options).await;
     }
     let error = match Config::from_kubeconfig(&options).await {
         Ok(config) => return Ok(config),

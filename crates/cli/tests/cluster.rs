@@ -125,6 +125,38 @@ fn drift_is_what_others_changed_of_what_was_written() {
 }
 
 #[test]
+fn of_a_shoot_its_garden_is_asked() {
+    let mut managed = managed();
+    managed["spec"] = json!({
+        "provider": {"gardener": {"clusterProvider": "dev", "cloudProfile": "gcp", "credentialsBinding": "shop", "infrastructure": "gcp"}},
+        "version": "1.34.0", "region": "here", "networks": {"nodes": "10.250.0.0/16"},
+        "workers": [{"name": "a", "machine": "small", "min": 1, "max": 2, "zones": ["b"]}]
+    });
+    managed["status"] = json!({"cluster": {"kind": "Shoot", "namespace": "garden-dev", "name": "shop", "uid": "s", "project": "p"}});
+    let workers = |maximum: u32| json!([{"name": "a", "machine": {"type": "small"}, "minimum": 1, "maximum": maximum, "zones": ["b"]}]);
+    let written = json!({"spec": {"provider": {"workers": workers(2)}}});
+    let shoot = json!({
+        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot",
+        "metadata": {
+            "name": "shop", "namespace": "garden-dev", "uid": "s", "labels": {"coppice.dev/managed-cluster": "u"},
+            "annotations": {"coppice.dev/applied": written.to_string()}
+        },
+        "spec": {"provider": {"workers": workers(5)}, "kubernetes": {"version": "1.33.4"}}
+    });
+    let path = "GET /apis/core.gardener.cloud/v1beta1/namespaces/garden-dev/shoots/shop";
+    let asked = |question: &str, script: Script| {
+        against(&format!("coppice cluster {question} shop -n team -o name"), script).0
+    };
+    let script = || vec![(MANAGED, 200, managed.clone()), (path, 200, shoot.clone())];
+    let drift = asked("drift --garden-kubeconfig garden.yaml", script());
+    assert_eq!((drift.code, drift.out.as_str()), (3, "spec.provider.workers[a].maximum\n"), "{drift:?}");
+    let plan = asked("plan --garden-kubeconfig garden.yaml", script());
+    assert!(plan.out.contains("spec.kubernetes.version\n") && plan.code == 0, "{plan:?}");
+    let without = asked("drift", vec![(MANAGED, 200, managed.clone())]);
+    assert!(without.code == 1 && without.err.contains("with --garden-kubeconfig"), "{without:?}");
+}
+
+#[test]
 fn names_are_checked() {
     let (ran, requests) = against("coppice cluster plan team/shop", Vec::new());
     assert!(

@@ -16,6 +16,7 @@ use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
 use super::access::{bare, refused};
+use super::cli::coppice;
 
 type Test = anyhow::Result<()>;
 
@@ -80,6 +81,8 @@ struct Plane {
     here: TestCluster,
     /// The kubeconfig of the program's account.
     account: PathBuf,
+    /// That of the garden's.
+    maker: PathBuf,
 }
 
 impl Plane {
@@ -100,13 +103,13 @@ impl Plane {
         let labels = json!({"coppice.dev/access": "kubeconfig"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "garden", "namespace": "coppice-access-system", "labels": labels},
-            "data": {"kubeconfig": BASE64_STANDARD.encode(std::fs::read_to_string(maker)?)}});
+            "data": {"kubeconfig": BASE64_STANDARD.encode(std::fs::read_to_string(&maker)?)}});
         admin.create(&secret).await?;
         let provider = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "dev"},
             "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 600}});
         admin.create(&provider).await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
-        Ok(Self { here, account })
+        Ok(Self { here, account, maker })
     }
 
     /// Starts the program, without waiting for the lease of one that was killed.
@@ -136,6 +139,15 @@ impl Plane {
         };
         let found = self.here.until(&format!("{kind}: {what}"), reached).await;
         found.with_context(|| format!("it is {:#}", last.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// The fields that `coppice cluster plan` or `drift` shows, and its exit code.
+    async fn shown(&self, question: &str) -> anyhow::Result<(i32, String)> {
+        let garden = self.maker.display().to_string();
+        let args = ["cluster", question, "shop", "-n", "team", "-o", "name", "--garden-kubeconfig", &garden];
+        let (code, out, err) = coppice(&self.here, ADMIN, &args).await?;
+        ensure!(code != 1, "{err}");
+        Ok((code, out))
     }
 
     async fn gone(&self, kind: &str, namespace: &str, name: &str) -> Test {
@@ -262,13 +274,20 @@ async fn edited(plane: &Plane) -> Test {
     plane.says(&operation("Reconcile", "Succeeded", 2)).await
 }
 
-/// It is said how many of the fields that the spec decides are others', and nothing is changed back.
+/// It is said how many of the fields that the spec decides are others', and which, and nothing is changed back.
 async fn drifted(plane: &Plane) -> Test {
     let says = |o: &Value| {
         condition(o, "Ready")["message"].to_string().contains("others have changed 1 of its fields")
     };
     let mcl = plane.until("mcl", "says that others have changed a field", says).await?;
     ensure!(mcl["status"]["state"] == "Ready", "{mcl:#}");
+    for (question, expected) in [("drift", 3), ("plan", 0)] {
+        let (code, shown) = plane.shown(question).await?;
+        ensure!(
+            (code, shown.as_str()) == (expected, "spec.provider.workers[a].maximum\n"),
+            "{code}: {shown}"
+        );
+    }
     ensure!(plane.written()? == ["create"], "{:?}", plane.written()?);
     Ok(())
 }
@@ -289,6 +308,10 @@ async fn changed(plane: &Plane) -> Test {
     plane.says(&operation("Reconcile", "Succeeded", 3)).await?;
     let mcl = plane.until("mcl", "Ready", |o| o["status"]["state"] == "Ready").await?;
     ensure!(condition(&mcl, "Ready")["message"] == "The cluster is as its spec says.", "{mcl:#}");
+    for question in ["drift", "plan"] {
+        let (code, shown) = plane.shown(question).await?;
+        ensure!(code == 0 && shown.is_empty(), "{question}: {code}: {shown}");
+    }
     ensure!(plane.written()? == ["create", "patch"], "{:?}", plane.written()?);
     Ok(())
 }

@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::args::{ArgumentError, ConnectionArgs, OutputArgs, OutputFormat};
-use crate::connect::{Connection, code, connect, failed};
+use crate::connect::{Connection, code, connect, connect_by, failed};
 use crate::files::{self, Document};
 use crate::print::{self, Cell, Table};
 use crate::{Exit, Io, validate};
@@ -36,15 +36,16 @@ enum Question {
 
 /// Show what would be changed of a cluster for it to be as its ManagedCluster says
 ///
-/// Compares the fields that its spec decides with those that its Cluster of Cluster API has, and changes nothing; Shoots of Gardener are not
-/// read. Fields that only others write are not shown. It is what coppice-access writes when it writes next, which is when the spec changes:
-/// what others have changed is shown here, too, and is not changed back before that. Of a Cluster that others have made it shows what a
-/// hand-over would change.
+/// Compares the fields that its spec decides with those that its Cluster of Cluster API or Shoot of Gardener has, and changes nothing. Fields
+/// that only others write are not shown. It is what coppice-access writes when it writes next, which is when the spec changes: what others have
+/// changed is shown here, too, and is not changed back before that. Of a Cluster or Shoot that others have made it shows what a hand-over would
+/// change. Where a Shoot is not made yet, its project is the namespace of the garden's context.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice cluster plan shop -n team
   coppice cluster plan shop -n team -f shop.yaml     before it is applied
   coppice cluster plan shop -n team -o json
+  coppice cluster plan shop -n team --garden-kubeconfig garden.yaml     of a Shoot
 
 Columns: FIELD, LIVE, what it is, DESIRED, what it is to be; - where there is nothing.
 
@@ -57,17 +58,19 @@ pub(crate) struct ClusterPlanArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
+    garden: GardenArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
 /// Show what others have changed of a cluster
 ///
-/// Compares the fields that were last written for a ManagedCluster with those that its Cluster of Cluster API has now. Shoots of Gardener are
-/// not read.
+/// Compares the fields that were last written for a ManagedCluster with those that its Cluster of Cluster API or Shoot of Gardener has now.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice cluster drift shop -n team
   coppice cluster drift shop -n team -o name     the fields alone
+  coppice cluster drift shop -n team --garden-kubeconfig garden.yaml     of a Shoot
 
 Columns: FIELD, WRITTEN, what was written last, LIVE, what it is; - where there is nothing.
 
@@ -77,7 +80,17 @@ pub(crate) struct ClusterDriftArgs {
     #[arg(value_name = "NAME", value_parser = cluster_name)]
     name: String,
     #[command(flatten)]
+    garden: GardenArgs,
+    #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Where Shoots are.
+#[derive(Debug, Args)]
+struct GardenArgs {
+    /// The kubeconfig of the garden, where the cluster is a Shoot: its user has to be permitted to get it
+    #[arg(long = "garden-kubeconfig", value_name = "FILE")]
+    garden: Option<PathBuf>,
 }
 
 /// Reads the name of a ManagedCluster.
@@ -86,20 +99,38 @@ fn cluster_name(text: &str) -> Result<String, ArgumentError> {
 }
 
 pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    let connection = connect(connection, io).await?;
+    let garden = match &args.question {
+        Question::Plan(ClusterPlanArgs { garden, .. }) | Question::Drift(ClusterDriftArgs { garden, .. }) => {
+            garden.garden.as_ref()
+        }
+    };
+    let servers = Servers {
+        here: connect(connection, io).await?,
+        garden: match garden {
+            Some(file) => Some(connect_by(file, connection, io).await?),
+            None => None,
+        },
+    };
     match &args.question {
-        Question::Plan(args) => plan(args, &connection, io).await,
-        Question::Drift(args) => drifted(args, &connection, io).await,
+        Question::Plan(args) => plan(args, &servers, io).await,
+        Question::Drift(args) => drifted(args, &servers, io).await,
     }
 }
 
-async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let place = (&*connection.namespace, &*args.name);
+/// The API server with the ManagedCluster, and that with its Shoot.
+struct Servers {
+    here: Connection,
+    garden: Option<Connection>,
+}
+
+async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Result<Exit> {
+    let place = (&*servers.here.namespace, &*args.name);
     let given = args.file.as_ref().map(|file| spec_of(file, place, io)).transpose()?;
-    let Observed { managed, live, is_ours } = read(connection, &args.name, given).await?;
+    let Observed { managed, live, is_ours } = read(servers, &args.name, given).await?;
     if !live.is_null() && !is_ours {
+        let kind = Shape::of(&managed.spec).kind();
         io.print_note(&format!(
-            "note: there is a Cluster {} that was not made for this ManagedCluster, and is left as it is until it is handed over by the label \
+            "note: there is a {kind} {} that was not made for this ManagedCluster, and is left as it is until it is handed over by the label \
              {LABEL_MANAGED_CLUSTER} with the uid of the ManagedCluster; this is what would be changed then",
             args.name
         ))?;
@@ -111,8 +142,8 @@ async fn plan(args: &ClusterPlanArgs, connection: &Connection, io: &mut Io<'_>) 
     Ok(Exit::Ok)
 }
 
-async fn drifted(args: &ClusterDriftArgs, connection: &Connection, io: &mut Io<'_>) -> Result<Exit> {
-    let Observed { managed, live, is_ours } = read(connection, &args.name, None).await?;
+async fn drifted(args: &ClusterDriftArgs, servers: &Servers, io: &mut Io<'_>) -> Result<Exit> {
+    let Observed { managed, live, is_ours } = read(servers, &args.name, None).await?;
     if !is_ours {
         bail!(
             "nothing was made for ManagedCluster {}/{} yet, or it is gone",
@@ -144,7 +175,7 @@ fn spec_of(file: &Path, (namespace, name): (&str, &str), io: &mut Io<'_>) -> Res
     Ok(serde_json::from_value(object["spec"].clone())?)
 }
 
-/// A ManagedCluster, and the Cluster of its name.
+/// A ManagedCluster, and the Cluster or Shoot of its name.
 struct Observed {
     managed: Managed,
     /// Null if there is none.
@@ -153,9 +184,9 @@ struct Observed {
     is_ours: bool,
 }
 
-/// The ManagedCluster, with this spec if one is given, and the Cluster of its name.
-async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterSpec>) -> Result<Observed> {
-    let Connection { client, namespace } = connection;
+/// The ManagedCluster, with this spec if one is given, and the Cluster or Shoot of its name.
+async fn read(servers: &Servers, name: &str, given: Option<ManagedClusterSpec>) -> Result<Observed> {
+    let Servers { here: Connection { client, namespace }, garden } = servers;
     let what = format!("ManagedCluster {namespace}/{name} cannot be read");
     let api = Api::<ManagedCluster>::namespaced(client.clone(), namespace);
     let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
@@ -167,12 +198,20 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
         (None, None) => bail!("there is no ManagedCluster {name} in namespace {namespace}"),
     };
     let uid = metadata.uid.unwrap_or_default();
-    if Shape::of(&spec) == Shape::Shoot {
-        bail!(
-            "ManagedCluster {namespace}/{name} is made as a Shoot of Gardener, and this command reads Clusters of Cluster API alone"
-        );
-    }
-    let live = live(client, namespace, name).await?;
+    let shape = Shape::of(&spec);
+    let (server, object_namespace) = match (shape, garden) {
+        (Shape::Topology, _) => (client, namespace),
+        // Where it was made, or else where it would be.
+        (Shape::Shoot, Some(garden)) => {
+            let made = status.cluster.as_ref().map(|made| &made.namespace);
+            (&garden.client, made.unwrap_or(&garden.namespace))
+        }
+        (Shape::Shoot, None) => bail!(
+            "ManagedCluster {namespace}/{name} is made as a Shoot of Gardener: name a kubeconfig of its garden with --garden-kubeconfig"
+        ),
+    };
+    let object_namespace = object_namespace.clone();
+    let live = live(server, shape, &object_namespace, name).await?;
     let is_ours = !uid.is_empty() && live["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid;
     let managed = Managed {
         namespace: namespace.clone(),
@@ -181,7 +220,7 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
         generation: metadata.generation.unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         has_finalizer: true,
-        object_namespace: namespace.clone(),
+        object_namespace,
         project: None,
         spec,
         status,
@@ -191,15 +230,18 @@ async fn read(connection: &Connection, name: &str, given: Option<ManagedClusterS
     Ok(Observed { managed, live, is_ours })
 }
 
-async fn live(client: &Client, namespace: &str, name: &str) -> Result<Value> {
-    let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "clusters");
+async fn live(client: &Client, shape: Shape, namespace: &str, name: &str) -> Result<Value> {
+    let (group, version) = shape.api_version().split_once('/').unwrap_or_default();
+    let (plural, remedy) = match shape {
+        Shape::Topology => ("clusters", "install Cluster API 1.11 or later"),
+        Shape::Shoot => ("shoots", "name a kubeconfig of the garden, which serves it"),
+    };
+    let kind = GroupVersionKind::gvk(group, version, shape.kind());
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-    let what = format!("Cluster {namespace}/{name} cannot be read");
+    let what = format!("{} {namespace}/{name} cannot be read", shape.kind());
     let found = api.get_opt(name).await.map_err(|error| match code(&error) {
-        Some(404) => anyhow!(
-            "{what}: the API server does not serve cluster.x-k8s.io/v1beta2: install Cluster API 1.11 or later"
-        ),
+        Some(404) => anyhow!("{what}: the API server does not serve {}: {remedy}", shape.api_version()),
         _ => failed(&what, &error),
     })?;
     Ok(found.map(serde_json::to_value).transpose()?.unwrap_or_default())
