@@ -63,6 +63,12 @@ fn killed_at_every_write_there_is_one_certificate_of_gardener_and_the_one_before
         let (lives, asked) = rotated(&clusters, [&here, &garden], |life| life, kubeconfigs).await?;
         // One with which the Shoot is reached, and one that is written.
         ensure!((1..=2 * lives).contains(&asked), "{asked} in {lives} lives");
+        // There is nothing to revoke: a garden that is away keeps no access.
+        garden.cut();
+        admin.delete("clacc", "team", "ci", &json!({})).await?;
+        let program = clusters.next_life(&clusters.account).await?;
+        clusters.gone("ci").await.with_context(|| program.last_lines())?;
+        ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
         Ok(())
     })
 }
