@@ -545,6 +545,14 @@ mod tests {
             ("provider: {}, version: 1.33.4".to_owned(), "write exactly one of: clusterAPI"),
             ("provider: {clusterAPI: {class: c}}, version: v1.33.4".to_owned(), "such as 1.33.4"),
             (on_aws.to_owned(), "write region, networks.nodes, and workers with a machine each"),
+            (
+                format!("{on_aws}, {}", whole.replace("min: 1, max: 1", "min: 0, max: 0")),
+                "one of them with a max of at least 1",
+            ),
+            (
+                format!("{on_aws}, region: r, networks: {{nodes: 10.250.0.0/16}}, workers: []"),
+                "one of them with a max of at least 1",
+            ),
             (format!("{on_aws}, {whole}, administrators: [ann]"), "write a ClusterAccess for each of them"),
             (
                 format!("{by_class}, workers: [{{name: a, min: 2, max: 1}}]"),

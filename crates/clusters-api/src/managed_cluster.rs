@@ -53,8 +53,8 @@ pub const STALLED: &str = "Stalled";
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.provider.gardener) || has(self.region) && has(self.networks) && has(self.networks.nodes) && has(self.workers) && self.workers.all(w, has(w.machine))",
-    "message": "write region, networks.nodes, and workers with a machine each: Gardener makes no cluster without them"
+    "rule": "!has(self.provider.gardener) || has(self.region) && has(self.networks) && has(self.networks.nodes) && has(self.workers) && self.workers.all(w, has(w.machine)) && self.workers.exists(w, w.max > 0)",
+    "message": "write region, networks.nodes, and workers with a machine each, one of them with a max of at least 1: Gardener makes no cluster without them"
 }, {
     "rule": "!has(self.provider.gardener) || !has(self.administrators) || size(self.administrators) == 0",
     "message": "leave out administrators, and write a ClusterAccess for each of them: a Shoot has no field for them"
