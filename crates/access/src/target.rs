@@ -197,7 +197,8 @@ impl Target {
         self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &bound_secret(credential)), None).await
     }
 
-    /// Makes the Secret that a token will be bound to; its uid.
+    /// Makes the Secret that a token will be bound to; its uid. That of an attempt before is deleted as it is found: should this request arrive
+    /// very late, after another attempt, it deletes no other one.
     pub(crate) async fn bind(
         &self,
         permit: &Permit,
@@ -211,8 +212,15 @@ impl Target {
         {
             return Ok(found.metadata.uid);
         }
-        self.revoke(permit, credential).await?;
-        let created = self.write::<Found>(permit, Method::POST, &path, &object.body).await;
+        let is_of_credential = |found: &Value| found["metadata"]["name"] == object.name.as_str();
+        self.remove_kind(permit, TargetKind::Secret, owner, None, is_of_credential).await?;
+        let create = || self.write::<Found>(permit, Method::POST, &path, &object.body);
+        let mut created = create().await;
+        if matches!(&created, Err(kube::Error::Api(status)) if status.code == 409) {
+            // It has lost its label: it is not among those that were found.
+            self.revoke(permit, credential).await?;
+            created = create().await;
+        }
         let created =
             created.map_err(|error| Failure::of("create the Secret that a token is bound to", &error))?;
         Ok(created.metadata.uid)

@@ -308,3 +308,45 @@ async fn which_rights_an_access_has_the_target_says_by_its_bindings() {
     ]);
     assert_eq!(serde_json::to_value(found).unwrap(), expected);
 }
+
+/// What was written, with the uid that a deletion is about.
+fn requests(written: &Written) -> Vec<(Method, String, Value)> {
+    let written = written.lock().unwrap();
+    let of_each = |(method, path, body): &(Method, String, Value)| {
+        (method.clone(), path.clone(), body["preconditions"]["uid"].clone())
+    };
+    written.iter().map(of_each).collect()
+}
+
+const SECRETS: &str = "/api/v1/namespaces/coppice-access/secrets";
+
+#[tokio::test(start_paused = true)]
+async fn the_secret_of_an_attempt_before_is_deleted_as_it_was_found() {
+    let (target, written) = target(|method, _| match *method {
+        Method::GET => Answer::Object(
+            200,
+            json!({"items": [object("coppice-1-2-1", "1-2"), object("coppice-1-2-2", "1-2")]}),
+        ),
+        _ => Answer::Object(200, json!({"metadata": {"uid": "new"}})),
+    });
+    assert_eq!(target.bind(&permit(), OWNER, "1-2-2").await.unwrap(), "new");
+    let deleted = (Method::DELETE, format!("{SECRETS}/coppice-1-2-2"), json!("uid of coppice-1-2-2"));
+    assert_eq!(requests(&written), [deleted, (Method::POST, SECRETS.to_owned(), Value::Null)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_secret_of_an_attempt_before_that_lost_its_label_is_deleted_by_its_name() {
+    let is_there = Mutex::new(true);
+    let (target, written) = target(move |method, _| match *method {
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        Method::POST if *is_there.lock().unwrap() => Answer::Refused(409),
+        _ => {
+            *is_there.lock().unwrap() = false;
+            Answer::Object(200, json!({"metadata": {"uid": "new"}}))
+        }
+    });
+    assert_eq!(target.bind(&permit(), OWNER, "1-2-2").await.unwrap(), "new");
+    let posted = || (Method::POST, SECRETS.to_owned(), Value::Null);
+    let deleted = (Method::DELETE, format!("{SECRETS}/coppice-1-2-2"), Value::Null);
+    assert_eq!(requests(&written), [posted(), deleted, posted()]);
+}
