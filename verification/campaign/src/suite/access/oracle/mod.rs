@@ -36,7 +36,7 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     let Some(target) = record.target else { return };
-    let (here, there) = (requests(record.done), requests(target.done()));
+    let (at_home, in_target) = (requests(record.done), requests(target.done()));
     // One thing that is wrong for some time is said once.
     let mut wrong: BTreeMap<(&str, String), (Rule, Duration)> = BTreeMap::new();
     let mut note = |rule: Rule, at: Duration, all: Vec<String>| {
@@ -47,11 +47,11 @@ pub(super) fn check(
     let last = world::play(record, |world| {
         let at = since(record.began, world.now);
         note(VALID, at, invalid(world));
-        note(OUTLIVES, at, left(record, world, (&here, &there)));
-        note(CREDENTIAL_RIGHTS, at, rights::beyond(world, &there, false));
+        note(OUTLIVES, at, left(record, world, (&at_home, &in_target)));
+        note(CREDENTIAL_RIGHTS, at, rights::beyond(world, &in_target, false));
         note(ONE_CREDENTIAL, at, too_many(world));
     });
-    note(CREDENTIAL_RIGHTS, record.lasted, rights::beyond(&last, &there, true));
+    note(CREDENTIAL_RIGHTS, record.lasted, rights::beyond(&last, &in_target, true));
     note(ONE_CREDENTIAL, record.lasted, besides(&last));
     for ((_, what), (rule, at)) in wrong {
         found.add(rule, &format!("{what} at {at:?}"));
@@ -107,7 +107,11 @@ fn token_in(secret: &Value) -> Option<String> {
 }
 
 /// What is left of each `ClusterAccess` that is gone.
-fn left(record: &RunRecord<'_>, world: &World<'_>, (here, there): (&Requests, &Requests)) -> Vec<String> {
+fn left(
+    record: &RunRecord<'_>,
+    world: &World<'_>,
+    (at_home, in_target): (&Requests, &Requests),
+) -> Vec<String> {
     let is_gone = |uid: &str| !world.accesses.contains_key(uid);
     let of_gone = world.tokens.iter().filter(|token| is_gone(owner_of_token(token)));
     let valid = of_gone.filter(|token| world.is_valid(token));
@@ -121,8 +125,8 @@ fn left(record: &RunRecord<'_>, world: &World<'_>, (here, there): (&Requests, &R
             requests.get(&change.revision).is_some_and(|(sent, at)| *sent <= gone && gone <= *at);
         !on_its_way
     };
-    let of_target = world.target.values().filter(|change| was_left(change, there));
-    let outputs = world.outputs.values().filter(|change| was_left(change, here));
+    let of_target = world.target.values().filter(|change| was_left(change, in_target));
+    let outputs = world.outputs.values().filter(|change| was_left(change, at_home));
     found.extend(
         of_target
             .chain(outputs)
