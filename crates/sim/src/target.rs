@@ -31,6 +31,8 @@ pub struct TargetSettings {
     pub setup: Vec<Request>,
     /// Tokens are valid for so long at most, whatever is asked for.
     pub longest: Duration,
+    /// So much longer than to the first API server requests take to it.
+    pub latency: Duration,
 }
 
 /// The second API server.
@@ -38,6 +40,7 @@ pub struct TargetSettings {
 pub struct TargetServer {
     server: Server,
     longest: Duration,
+    latency: Duration,
     tokens: Vec<IssuedToken>,
     done: Vec<Done>,
 }
@@ -76,7 +79,8 @@ impl TargetServer {
             let answer = server.handle(began, ADMIN, request);
             anyhow::ensure!(done(&answer), "the target: {} {}: {answer:?}", request.method, request.path);
         }
-        Ok(Self { server, longest: settings.longest, tokens: Vec::new(), done: Vec::new() })
+        let TargetSettings { longest, latency, .. } = *settings;
+        Ok(Self { server, longest, latency, tokens: Vec::new(), done: Vec::new() })
     }
 
     /// Every change of an object, in order.
@@ -92,6 +96,11 @@ impl TargetServer {
     /// Every write that was carried out.
     pub fn done(&self) -> &[Done] {
         &self.done
+    }
+
+    /// So much longer requests take to it.
+    pub(crate) fn latency(&self) -> Duration {
+        self.latency
     }
 
     /// Answers a request at an instant.

@@ -21,7 +21,7 @@ use crate::fault::{Fault, RequestKind};
 use crate::scenario::{ReadAnswer, ReadFault};
 use crate::server::{Body as Answered, List, Request, Response as Reply, ServerReply};
 use crate::simulation::{Done, Simulation, code_of, describe};
-use crate::target::Arrival;
+use crate::target::{Arrival, TargetServer};
 use crate::trace::Actor;
 use crate::watch_stream::WatchStream;
 
@@ -77,7 +77,7 @@ impl Transport {
     async fn send(self, request: Request) -> Result<Response<ResponseBody>, BoxError> {
         let sent = self.simulation.elapsed();
         let sort = request_kind(&request);
-        tokio::time::sleep(self.simulation.latency()).await;
+        tokio::time::sleep(self.simulation.latency() + self.target_latency()).await;
         self.wait_if_dead().await;
         let now = self.simulation.elapsed();
         let fault = self.simulation.with(|state| state.faults.of_request(sort, now));
@@ -136,6 +136,12 @@ impl Transport {
                 Ok(self.head(200).body(body)?)
             }
         }
+    }
+
+    /// How much longer it takes to get where it leads to than to the first API server.
+    fn target_latency(&self) -> Duration {
+        let of_target = || self.simulation.with(|state| state.target.as_ref().map(TargetServer::latency));
+        self.token.as_ref().and_then(|_| of_target()).unwrap_or_default()
     }
 
     /// What is answered to this request instead, if reads go wrong now.

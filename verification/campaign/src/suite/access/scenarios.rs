@@ -14,7 +14,7 @@ use super::SERVER;
 
 /// Those that seeds choose from.
 pub(super) fn all() -> Vec<Scenario> {
-    vec![rotated(), requested(), capped(), target_away(), deleted_while_rotating(), narrowed()]
+    vec![rotated(), requested(), capped(), target_away(), slow(), deleted_while_rotating(), narrowed()]
 }
 
 /// One credential is issued, and nothing else.
@@ -43,6 +43,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         target: Some(TargetSettings {
             setup: vec![namespace("shop")],
             longest: Duration::from_hours(24 * 30),
+            latency: Duration::ZERO,
         }),
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
@@ -159,6 +160,19 @@ fn target_away() -> Scenario {
     scenario.script = vec![ScriptStep::target_away(45, 40), ScriptStep::at(200, |_| delete())];
     scenario.ends = gone();
     scenario.lasts = Duration::from_secs(230);
+    scenario
+}
+
+fn slow() -> Scenario {
+    let about = "each request takes a second to the target, and one after the other half a minute";
+    let mut scenario = scenario("access-slow-target", about);
+    scenario.setup.push(access(&spec("24h")));
+    if let Some(target) = &mut scenario.target {
+        target.latency = Duration::from_secs(1);
+    }
+    scenario.script = vec![ScriptStep::at(60, |_| change(&json!({ "rotate": "again" })))];
+    scenario.ends = vec!["access team/ci: Ready, rotated again", "valid credentials: 1"];
+    scenario.lasts = Duration::from_secs(150);
     scenario
 }
 
