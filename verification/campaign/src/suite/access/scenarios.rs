@@ -54,11 +54,8 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
 fn definitions() -> &'static [Request] {
     static DEFINITIONS: OnceLock<Vec<Request>> = OnceLock::new();
     DEFINITIONS.get_or_init(|| {
-        let watched = ["ClusterAccess", "ClusterProvider", "ManagedCluster"];
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let definitions = coppice_clusters_api::crds().into_iter();
-        let definitions = definitions.filter(|crd| watched.contains(&crd.spec.names.kind.as_str()));
-        definitions.map(|crd| Request::post(path, &json!(crd))).collect()
+        coppice_clusters_api::crds().iter().map(|crd| Request::post(path, &json!(crd))).collect()
     })
 }
 
