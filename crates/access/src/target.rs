@@ -1,10 +1,11 @@
 //! Requests to one target: its service accounts, roles, bindings and tokens; its certificates are in `certificate.rs`, what a garden
-//! is asked for a Shoot in `garden.rs`, and what this installation has made in it in `left.rs`.
+//! is asked for a Shoot in `garden.rs`, how it is asked for lists in `list.rs`, and what this installation has made in it in `left.rs`.
 
 mod certificate;
 mod garden;
 mod given;
 mod left;
+mod list;
 
 use std::collections::BTreeMap;
 
@@ -27,24 +28,15 @@ use serde_json::{Value, json};
 pub(crate) use self::certificate::{RequestedCertificate, user_of};
 pub(crate) use self::garden::{Project, Shoot};
 pub(crate) use self::left::Made;
+use self::list::Within;
 use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
 const OLDEST_NAMESPACE: &str = "kube-system";
-/// So many objects are in one page of a list.
-const PAGE: usize = 100;
-/// So many pages of a kind are listed for one access. One access has far fewer objects: where there are more, others have its label, and
-/// nothing is said to be removed.
-const MAX_PAGES: usize = 20;
 /// Neither a token nor a certificate is longer.
 const MAX_CREDENTIAL: usize = 64 << 10;
-/// No name and no uid of an object is longer.
-const MAX_NAME: usize = 256;
 /// No role of a cluster has more rules: the others are not looked at.
 const MAX_RULES: usize = 1_000;
-
-/// The namespaces that may have roles and bindings of an access; none if it may be any of them.
-type Within<'a> = Option<&'a [String]>;
 
 /// Why something was not done in a target, for status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,20 +91,6 @@ struct Found {
 #[serde(default)]
 struct FoundMeta {
     uid: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct List {
-    metadata: ListMeta,
-    items: Vec<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ListMeta {
-    #[serde(rename = "continue")]
-    more: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -354,66 +332,6 @@ impl Target {
         Ok(())
     }
 
-    /// Those of a kind that are this access's, within these namespaces where the kind is in others than that of the accounts.
-    async fn list_ours(
-        &self,
-        kind: TargetKind,
-        owner: Owner<'_>,
-        within: Within<'_>,
-    ) -> Result<Vec<Value>, Failure> {
-        let namespaces: Vec<&str> = match (kind, within) {
-            (TargetKind::Secret | TargetKind::ServiceAccount, _) => vec![TARGET_NAMESPACE],
-            (TargetKind::Role | TargetKind::RoleBinding, Some(within)) => {
-                within.iter().map(String::as_str).collect()
-            }
-            _ => vec![""],
-        };
-        let mut ours = Vec::new();
-        for namespace in namespaces {
-            ours.extend(self.list_ours_in(namespace, kind, owner).await?);
-        }
-        Ok(ours)
-    }
-
-    /// The same in one namespace or (empty) in all, page by page. What others have labeled, or the target shows beside what it was asked for,
-    /// is not among them.
-    async fn list_ours_in(
-        &self,
-        namespace: &str,
-        kind: TargetKind,
-        owner: Owner<'_>,
-    ) -> Result<Vec<Value>, Failure> {
-        let what = format!("list {}s", described(kind));
-        let selector = encoded(&owner.selector());
-        let name = match kind {
-            TargetKind::Secret | TargetKind::SigningRequest => String::new(),
-            // What gives rights has one name.
-            _ => format!("&fieldSelector=metadata.name%3D{}", account(owner.uid)),
-        };
-        let (mut ours, mut from) = (Vec::new(), String::new());
-        for _ in 0..MAX_PAGES {
-            let path =
-                format!("{}?labelSelector={selector}{name}&limit={PAGE}{from}", kind.collection(namespace));
-            let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
-            ours.extend(found.items.iter().filter(|object| owner.is_ours(kind, object)).map(kept));
-            // A target may answer with more than it was asked for.
-            if ours.len() > PAGE * MAX_PAGES {
-                break;
-            }
-            if found.metadata.more.is_empty() {
-                return Ok(ours);
-            }
-            from = format!("&continue={}", encoded(&found.metadata.more));
-        }
-        let message = format!(
-            "more than {} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
-            PAGE * MAX_PAGES,
-            described(kind),
-            owner.selector()
-        );
-        Err(Failure::new(Reason::TargetRefused, message))
-    }
-
     async fn delete(
         &self,
         permit: &Permit,
@@ -462,23 +380,6 @@ impl Target {
     ) -> Result<T, kube::Error> {
         read::answer(permit.client(&self.clients), json_request(method, path, body)?).await
     }
-}
-
-/// What is used of an object of ours. A target may write anything else into it, and many of them are kept while they are worked on.
-fn kept(object: &Value) -> Value {
-    let text = |at: &str| {
-        let text = object.pointer(at).and_then(Value::as_str);
-        text.filter(|text| text.len() <= MAX_NAME).map_or(Value::Null, |text| json!(text))
-    };
-    let mut kept = json!({"metadata": {
-        "namespace": text("/metadata/namespace"), "name": text("/metadata/name"), "uid": text("/metadata/uid")
-    }});
-    if object.get("roleRef").is_some() {
-        kept["roleRef"] = json!({
-            "apiGroup": text("/roleRef/apiGroup"), "kind": text("/roleRef/kind"), "name": text("/roleRef/name")
-        });
-    }
-    kept
 }
 
 /// What a credential turned out to be.

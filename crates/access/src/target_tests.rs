@@ -6,6 +6,7 @@ use coppice_clusters_api::{Issuer, RoleRights};
 use coppice_runtime::leader::Gate;
 use coppice_scripted::{Answer, scripted};
 
+use super::list::{MAX_PAGES, PAGE};
 use super::*;
 
 const OWNER: Owner<'_> =

@@ -5,7 +5,8 @@ use coppice_clusters_api::names::{LABEL_INSTALLATION, TARGET_NAMESPACE};
 use coppice_runtime::leader::Permit;
 use serde_json::Value;
 
-use super::{Failure, List, PAGE, Target, described, encoded};
+use super::list::{List, PAGE};
+use super::{Failure, Target, described, encoded};
 
 /// So many pages of a kind are listed, living objects among them.
 const MAX_PAGES: usize = 200;
