@@ -161,12 +161,30 @@ impl Target {
         Ok(())
     }
 
-    /// Deletes everything that a credential of this access is issued from.
-    pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        match owner.issued_from() {
-            Some(kind) => self.remove_kind(permit, kind, owner, None, |_| true).await,
-            None => Ok(()),
+    /// Deletes everything that a credential of this access is issued from, and the Secrets that these credentials are bound to also where they
+    /// lost their label: their tokens would stay valid.
+    pub(crate) async fn revoke_all(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        credentials: &[&str],
+    ) -> Result<(), Failure> {
+        let Some(kind) = owner.issued_from() else { return Ok(()) };
+        let removed = self.remove_kind(permit, kind, owner, None, |_| true).await?;
+        if kind != TargetKind::Secret {
+            return Ok(());
         }
+        for credential in credentials {
+            let name = bound_secret(credential);
+            if removed.contains(&name) {
+                continue;
+            }
+            // As it is found: should this request arrive very late, after another attempt, it deletes no other one.
+            if let Some(uid) = self.uid_of_secret(&name).await? {
+                self.delete(permit, kind, (TARGET_NAMESPACE, &name), Some(&uid)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes the Secret that a token is bound to, by its name, which no other has: one that lost its label would not be found, and
@@ -316,7 +334,7 @@ impl Target {
         Ok(())
     }
 
-    /// Removes those of a kind that are this access's and are to go.
+    /// Removes those of a kind that are this access's and are to go; their names.
     async fn remove_kind(
         &self,
         permit: &Permit,
@@ -324,12 +342,14 @@ impl Target {
         owner: Owner<'_>,
         within: Within<'_>,
         is_to_go: impl Fn(&Value) -> bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<String>, Failure> {
+        let mut removed = Vec::new();
         for object in self.list_ours(kind, owner, within).await?.iter().filter(|object| is_to_go(object)) {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
+            removed.push(of("name").to_owned());
         }
-        Ok(())
+        Ok(removed)
     }
 
     async fn delete(

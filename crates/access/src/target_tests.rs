@@ -77,7 +77,7 @@ async fn what_is_of_another_access_or_labeled_by_others_is_never_removed() {
         _ => Answer::Object(200, json!({})),
     });
     let permit = permit();
-    target.revoke_all(&permit, OWNER).await.unwrap();
+    target.revoke_all(&permit, OWNER, &[]).await.unwrap();
     let uid = |name: &str| (name.to_owned(), json!(format!("uid of {name}")));
     assert_eq!(deleted(&written), [uid("coppice-1-2-1"), uid("coppice-1-2-2")]);
     written.lock().unwrap().clear();
@@ -104,6 +104,20 @@ async fn what_lost_its_label_is_revoked_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn everything_is_revoked_also_what_lost_its_label() {
+    let mut unlabeled = object("coppice-1-2-1", "1-2");
+    unlabeled["metadata"]["labels"] = json!({});
+    let (target, written) = target(move |method, _| match *method {
+        Method::GET => Answer::Object(200, json!({"items": [unlabeled, object("coppice-1-2-2", "1-2")]})),
+        _ => Answer::Object(200, json!({})),
+    });
+    // One that nothing was made for yet has no Secret.
+    target.revoke_all(&permit(), OWNER, &["1-2-2", "1-2-1", "1-2-3"]).await.unwrap();
+    let uid = |name: &str| (name.to_owned(), json!(format!("uid of {name}")));
+    assert_eq!(deleted(&written), [uid("coppice-1-2-2"), uid("coppice-1-2-1")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_asked_about() {
     let (target, written) = target(|method, path| {
         assert!(!path.contains("serviceaccounts") && !path.contains("secrets"), "{path}");
@@ -113,7 +127,7 @@ async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_ask
         }
     });
     let owner = Owner { issuer: Issuer::ClientCertificate, ..OWNER };
-    target.revoke_all(&permit(), owner).await.unwrap();
+    target.revoke_all(&permit(), owner, &["1-2-1"]).await.unwrap();
     target.remove_rights(&permit(), owner, &rights(), None).await.unwrap();
     let by_name = ("coppice-1-2".to_owned(), Value::Null);
     assert_eq!(deleted(&written), std::slice::from_ref(&by_name));
@@ -135,7 +149,7 @@ async fn a_list_is_read_page_by_page() {
         _ => Answer::Object(200, json!({})),
     });
     let (target, _) = target(|_, _| Answer::Refused(500));
-    Target { clients, ..target }.revoke_all(&permit(), OWNER).await.unwrap();
+    Target { clients, ..target }.revoke_all(&permit(), OWNER, &[]).await.unwrap();
     let sent = sent.lock().unwrap();
     let asked: Vec<(&Method, &str)> = sent.iter().map(|sent| (&sent.method, sent.query.as_str())).collect();
     let first = "labelSelector=coppice.dev%2Faccess%3D1-2&limit=100";
@@ -234,7 +248,7 @@ async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
         _ => Answer::Object(200, json!({})),
     });
     for failure in [
-        target.revoke_all(&permit(), OWNER).await.unwrap_err(),
+        target.revoke_all(&permit(), OWNER, &[]).await.unwrap_err(),
         target.remove_rights(&permit(), OWNER, &rights(), None).await.unwrap_err(),
     ] {
         assert_eq!(failure.reason, Reason::TargetRefused);

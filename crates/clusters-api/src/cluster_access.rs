@@ -411,6 +411,13 @@ impl ClusterAccessStatus {
         left_by_crash.or_else(|| self.output.as_ref().and(self.not_after))
     }
 
+    /// Every credential that may be valid: the one that the Secret holds, those that are to be revoked, and the one that is being issued.
+    pub fn credentials(&self) -> Vec<&str> {
+        let intent = self.intent.as_ref().map(|intent| &intent.credential);
+        let all = self.credential.iter().chain(&self.superseded).chain(intent);
+        all.map(String::as_str).collect()
+    }
+
     /// Whether something may have been done in a target. Earlier versions did not write down in which.
     pub const fn has_touched_target(&self) -> bool {
         self.target.is_some()

@@ -259,3 +259,11 @@ fn status_names_each_namespace_before_rights_are_applied_there() {
     assert_eq!((&observed.status.namespaces, observed.status.target.is_some()), (&None, true));
     assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
 }
+
+#[test]
+fn what_may_be_valid_is_in_the_secret_to_be_revoked_or_being_issued() {
+    let mut observed = settled();
+    observed.status.superseded = vec!["u-0".to_owned()];
+    observed.status = begun(&observed, Cause::Requested, at(5));
+    assert_eq!(observed.status.credentials(), ["u-1", "u-0", "u-2"]);
+}

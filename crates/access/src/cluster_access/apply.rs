@@ -414,7 +414,7 @@ impl Work<'_> {
             }
             Step::RevokeAll => {
                 if !active(Mutant::BoundSecretsLeft) {
-                    target.revoke_all(permit, owner).await?;
+                    target.revoke_all(permit, owner, &self.observed.status.credentials()).await?;
                 }
                 memory.progress = Progress::AllRevoked;
             }

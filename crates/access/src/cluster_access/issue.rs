@@ -37,7 +37,7 @@ impl Issuing<'_> {
     pub(super) async fn request(&self) -> Result<Requested, Failure> {
         let Self { target, permit, owner, credential, ttl } = *self;
         if active(Mutant::RevokedFirst) {
-            target.revoke_all(permit, owner).await?;
+            target.revoke_all(permit, owner, &[]).await?;
         }
         if owner.issuer == Issuer::TokenRequest {
             let bound_uid = target.bind(permit, owner, credential).await?;

@@ -93,6 +93,16 @@ impl Target {
         );
         Err(Failure::new(Reason::TargetRefused, message))
     }
+
+    /// The uid of a Secret beside the accounts, whatever labels it has; none if there is none of that name. It is listed: the user of the
+    /// kubeconfig needs no right to read one.
+    pub(super) async fn uid_of_secret(&self, name: &str) -> Result<Option<String>, Failure> {
+        let collection = TargetKind::Secret.collection(TARGET_NAMESPACE);
+        let path = format!("{collection}?fieldSelector=metadata.name%3D{name}&limit={PAGE}");
+        let found = self.get::<List>(&path).await.map_err(|error| Failure::of("list Secrets", &error))?;
+        let found = found.items.iter().map(kept).find(|secret| secret["metadata"]["name"] == *name);
+        Ok(found.and_then(|secret| secret["metadata"]["uid"].as_str().map(str::to_owned)))
+    }
 }
 
 /// What is used of an object of ours. A target may write anything else into it, and many of them are kept while they are worked on.
