@@ -365,7 +365,8 @@ reasons! {
         /// another credential.
         RestoredTooOften: [Event, Access],
             "Find out who changes the Secret that `spec.output` names: `metadata.managedFields` has their field manager.";
-        /// 16 credentials wait to be revoked. None of them is forgotten, and no other is issued until one is revoked.
+        /// 16 credentials that may be valid wait to be revoked. None of them is forgotten, and no other is issued until one is revoked or has
+        /// expired.
         TooManySuperseded: [Event, Access],
             "Do what the message says, so that credentials can be revoked: mostly the user of the kubeconfig may not delete Secrets in the \
              namespace `coppice-access` of the target.";

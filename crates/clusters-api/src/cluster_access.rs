@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_source::ClusterSource;
+use crate::superseded::{PendingRevocation, SupersededCertificate};
 use crate::{Issuer, schema};
 
 /// The shortest `spec.ttl`: API servers issue nothing for less.
@@ -20,7 +21,7 @@ pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 86_400);
 
 /// How long it is tried to revoke what a deleted `ClusterAccess` has, unless it says otherwise.
 pub const FORGET_AFTER: Duration = Duration::from_secs(7 * 86_400);
-/// So many credentials may wait to be revoked: none is forgotten, and no other is issued meanwhile.
+/// So many credentials may wait to be revoked: none that may be valid is forgotten, and no other is issued while all of them may be.
 pub const MAX_SUPERSEDED: usize = 16;
 /// So many namespaces of a target are named in status: twice as many as rights may have, so that those before are among them.
 pub const MAX_NAMESPACES: usize = 64;
@@ -368,10 +369,14 @@ pub struct ClusterAccessStatus {
     /// The credential that is being issued, written down before anything is done for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<IssueIntent>,
-    /// Credentials that are to be revoked. While there are 16 of them, no other is issued.
+    /// Credentials that are to be revoked, 16 at most. While all of these may be valid, no other is issued; one that has expired makes room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::credentials")]
     pub superseded: Vec<String>,
+    /// Since when those in `superseded` are to be revoked, and until when they are valid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::pending_revocations")]
+    pub pending_revocations: Vec<PendingRevocation>,
     /// Certificates that were replaced: each is listed until it expires, since it cannot be revoked; 32 of them at most, those that are
     /// valid for longest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -430,18 +435,6 @@ impl ClusterAccessStatus {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// A certificate that was replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SupersededCertificate {
-    /// Its id.
-    #[schemars(length(max = 128))]
-    pub credential: String,
-    /// Until when it is valid.
-    #[schemars(schema_with = "shared::status_instant")]
-    pub not_after: Timestamp,
 }
 
 /// The ManagedCluster that a ClusterAccess is for, and who makes its cluster.

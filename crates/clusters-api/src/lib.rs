@@ -11,11 +11,12 @@ pub mod managed_cluster;
 pub mod managed_provider;
 pub mod names;
 mod schema;
+mod superseded;
 
 pub use cluster_access::{
     AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
     IssueIntent, LastError, NamedCluster, OtherError, Output, OutputFormat, OutputRevision, Restored, Rights,
-    RoleRights, Rule, SupersededCertificate, TargetIdentity,
+    RoleRights, Rule, TargetIdentity,
 };
 pub use cluster_provider::{
     Allowed, ClusterProvider, ClusterProviderSpec, ClusterProviderStatus, ProviderCredential,
@@ -33,6 +34,7 @@ pub use managed_cluster::{
 pub use managed_provider::{
     CapiTopology, ClassVariables, ClusterMaker, Infrastructure, OpenStack, Purpose, ShootTemplate,
 };
+pub use superseded::{PendingRevocation, SupersededCertificate};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -5,11 +5,10 @@ use coppice_quantity::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::cluster_access::{
-    LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL, SupersededCertificate,
-};
+use crate::cluster_access::{LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL};
 use crate::cluster_provider::MAX_USED_BY;
 use crate::managed_cluster::{MAX_ZONES, ZoneAddresses};
+use crate::superseded::{PendingRevocation, SupersededCertificate};
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -211,6 +210,15 @@ pub(crate) fn used_by(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": MAX_USED_BY, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "maxLength": 317}
+    })
+}
+
+/// Credentials that are to be revoked, with their dates: as many as [`MAX_SUPERSEDED`].
+pub(crate) fn pending_revocations(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": MAX_SUPERSEDED,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["credential"],
+        "items": generator.subschema_for::<PendingRevocation>()
     })
 }
 

@@ -18,6 +18,7 @@ pub mod observed;
 pub mod plan;
 pub mod probe;
 mod provider;
+mod revocation;
 pub mod rights;
 pub mod rotation;
 mod source;

@@ -10,7 +10,7 @@
 //! issued.
 
 use coppice_api::Reason;
-use coppice_clusters_api::cluster_access::{MAX_NAMESPACES, MAX_SUPERSEDED};
+use coppice_clusters_api::cluster_access::MAX_NAMESPACES;
 use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,6 +19,7 @@ use crate::observed::{
     IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
 };
 use crate::provider::Permission;
+use crate::revocation::{are_too_many, revoke_superseded};
 use crate::rights::namespaces;
 use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
 use crate::source::{cluster_goes, names_cluster, not_ready};
@@ -240,7 +241,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         .as_ref()
         .is_some_and(|error| is_of_this_spec(observed, error) && error.attempts % 2 == 1)
         && !is_newly_due(observed, now)
-        && let Some(step) = revoke_superseded(observed)
+        && let Some(step) = revoke_superseded(observed, now)
     {
         return step;
     }
@@ -268,11 +269,11 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         return step;
     }
     if spec.suspend {
-        let step = revoke_superseded(observed).or_else(|| left_by_crash(observed, now));
+        let step = revoke_superseded(observed, now).or_else(|| left_by_crash(observed, now));
         return step.unwrap_or_else(|| steady(observed, now));
     }
     if let Some((reason, message)) = unusable(observed) {
-        let step = revoke_superseded(observed);
+        let step = revoke_superseded(observed, now);
         return step.unwrap_or_else(|| save(failed(observed, reason, &message, now)));
     }
     if let Some(intent) = &status.intent {
@@ -280,17 +281,12 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     }
     match cause(observed, now) {
         Err(step) => return *step,
-        Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => {
+        Ok(Some(cause)) if !are_too_many(status, now) => {
             return not_issued(observed, now).unwrap_or_else(|| begin(observed, cause, now));
         }
         Ok(_) => {}
     }
-    revoke_superseded(observed).unwrap_or_else(|| steady(observed, now))
-}
-
-fn revoke_superseded(observed: &Observed) -> Option<Step> {
-    let credential = observed.status.superseded.first()?;
-    Some(Step::Revoke { credential: credential.clone() })
+    revoke_superseded(observed, now).unwrap_or_else(|| steady(observed, now))
 }
 
 /// Whether the target has the rights of the spec as it is now.
@@ -312,7 +308,7 @@ pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
         Permission::Refused(reason, message) => (*reason, refusal(observed, message, now)),
     };
     if is_said(observed, reason, &message) {
-        return revoke_superseded(observed).or_else(|| Some(steady(observed, now)));
+        return revoke_superseded(observed, now).or_else(|| Some(steady(observed, now)));
     }
     Some(save(failed(observed, reason, &message, now)))
 }
@@ -326,7 +322,7 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
         Turn::Granted => return None,
         Turn::NotBefore(at) => at,
     };
-    let step = revoke_superseded(observed).unwrap_or_else(|| steady(observed, now));
+    let step = revoke_superseded(observed, now).unwrap_or_else(|| steady(observed, now));
     let Step::Wait(until) = step else { return Some(step) };
     Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
 }

@@ -2,15 +2,14 @@
 
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_clusters_api::cluster_access::{MAX_CERTIFICATES, MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
-use coppice_clusters_api::{
-    AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError, OtherError, SupersededCertificate,
-};
+use coppice_clusters_api::cluster_access::{MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError, OtherError};
 use jiff::Timestamp;
 
 use crate::budget::Turn;
 use crate::observed::{IssueProgress, ManagedFact, Observed, OutputFact, OutputSecret, Validity};
 use crate::plan::unusable;
+use crate::revocation::{are_too_many, note_pending, supersede};
 use crate::rights::namespaces;
 use crate::rotation::{next_rotation, restored_again};
 use crate::withdrawal;
@@ -30,6 +29,7 @@ pub(crate) fn complete(
         intent.waits_until = waits_until(observed, intent);
     }
     status.identity = observed.spec.issuer.identity(&observed.uid).or(status.identity.take());
+    status.pending_revocations.retain(|pending| status.superseded.contains(&pending.credential));
     status.superseded_certificates.retain(|certificate| now < certificate.not_after);
     status.next_rotation = validity.map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
     status.phase = Some(phase(&status, now));
@@ -234,7 +234,7 @@ pub fn adopted(
     now: Timestamp,
 ) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
-    supersede(observed, &mut status);
+    supersede(observed, &mut status, now);
     status.credential = Some(intent.credential.clone());
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
     status.output = Some(output.revision.clone());
@@ -249,24 +249,6 @@ pub fn adopted(
     }
     (status.intent, status.last_error) = (None, None);
     complete(observed, status, now)
-}
-
-/// The credential of a status is replaced.
-fn supersede(observed: &Observed, status: &mut ClusterAccessStatus) {
-    let before = validity(status);
-    let Some(credential) = status.credential.take() else { return };
-    if observed.spec.issuer.is_revocable() {
-        status.superseded.push(credential);
-        return;
-    }
-    let Some(Validity { not_after, .. }) = before else { return };
-    let certificates = &mut status.superseded_certificates;
-    certificates.push(SupersededCertificate { credential, not_after });
-    if certificates.len() > MAX_CERTIFICATES {
-        // None of them keeps another one from being issued: the one that expires first is listed no more.
-        certificates.sort_by_key(|certificate| certificate.not_after);
-        certificates.remove(0);
-    }
 }
 
 /// The target has the rights of this generation of the spec.
@@ -293,10 +275,10 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
     // What another reason says about the target or the Secret is not hidden by it.
-    let full =
-        reason == Reason::TargetRefused && !observed.deleting && status.superseded.len() >= MAX_SUPERSEDED;
+    let full = reason == Reason::TargetRefused && !observed.deleting && are_too_many(&status, now);
     let (reason, message) = if full {
-        let full = "credentials wait to be revoked, and no other is issued until one of them is";
+        let full =
+            "credentials wait to be revoked, and no other is issued until one of them is, or has expired";
         (Reason::TooManySuperseded, format!("{MAX_SUPERSEDED} {full}: {message}"))
     } else {
         (reason, message.to_owned())
@@ -314,6 +296,7 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
     if !holds_the_same(observed) {
         status.output = None;
     }
+    note_pending(&mut status, now);
     status.last_error = Some(LastError {
         reason: reason.to_string(),
         message: cut(&message),

@@ -29,8 +29,14 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
             format!("The Secret {secret} holds credential {credential}, which is valid until {not_after}");
         publish(controller, access, false, reason.as_str(), &message);
     }
+    // With another credential none is revoked: one that has expired makes room for it.
+    let is_replaced = after.credential.is_some() && after.credential != before.credential;
     for credential in before.superseded.iter().filter(|credential| !after.superseded.contains(credential)) {
-        revoked(controller, access, credential);
+        if is_replaced {
+            expired(access, credential);
+        } else {
+            revoked(controller, access, credential);
+        }
     }
     withdrawn(controller, access, before);
     let Some(error) = after.last_error.as_ref().filter(|_| after.last_error != before.last_error) else {
@@ -70,6 +76,14 @@ fn withdrawn(controller: &ClusterAccessController, access: &Access, before: &Clu
 fn revoked(controller: &ClusterAccessController, access: &Access, credential: &str) {
     controller.metrics.revoked();
     tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
+}
+
+/// Reports that a superseded credential has expired, and is listed no more.
+fn expired(access: &Access, credential: &str) {
+    tracing::warn!(
+        namespace = %access.namespace, access = %access.name, credential,
+        "the credential has expired; the Secret that it was bound to could not be deleted, and stays in the target until the ClusterAccess is deleted"
+    );
 }
 
 /// Reports the end of an access; if it could not be revoked, why, and until when certificates are valid that nobody can revoke.
