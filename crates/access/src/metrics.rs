@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
+use coppice_clusters_api::cluster_access::MAX_SUPERSEDED;
 use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterState};
 use coppice_runtime::metrics::{Metrics, Registrar};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,8 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::kinds::Access;
 
-/// A revocation that has failed so often in a row has failed for half an hour.
-const FAILED_FOR_LONG: u32 = 6;
+/// A credential that was to be revoked so long ago is late.
+const LATE_AFTER: SignedDuration = SignedDuration::from_mins(30);
 
 /// What the controller of `ClusterAccess` measures. Clones share it.
 #[derive(Clone, Debug)]
@@ -90,9 +91,8 @@ impl Counts {
         let is_valid = status.held_until().is_some_and(|until| now < until);
         self.without_credential += i64::from(is_wanted && !is_valid);
         self.overdue += i64::from(is_wanted && is_overdue(status, now));
+        self.unrevoked += i64::from(is_unrevoked(status, now));
         let Some(error) = &status.last_error else { return };
-        let is_revoking = access.terminating || !status.superseded.is_empty();
-        self.unrevoked += i64::from(is_revoking && error.attempts >= FAILED_FOR_LONG);
         let mut reasons = std::iter::once(&error.reason).chain(error.other.iter().map(|other| &other.reason));
         self.unreachable += i64::from(reasons.any(|reason| reason == Reason::TargetUnreachable.as_str()));
     }
@@ -102,6 +102,18 @@ impl Counts {
 fn is_overdue(status: &ClusterAccessStatus, now: Timestamp) -> bool {
     let dates = status.next_rotation.zip(status.not_after);
     dates.is_some_and(|(due, end)| now > due && now.duration_since(due) >= end.duration_since(now))
+}
+
+/// Whether a credential was to be revoked half an hour ago or longer. It says so until that is done: a rotation, after which the attempts are
+/// counted from one again, changes nothing about it.
+fn is_unrevoked(status: &ClusterAccessStatus, now: Timestamp) -> bool {
+    let is_late = |since: Timestamp| now.duration_since(since) >= LATE_AFTER;
+    let is_superseded = status.pending_revocations.iter().any(|pending| is_late(pending.since));
+    // With a short ttl the first ones make room for others before they are late.
+    let are_many = status.superseded.len() >= MAX_SUPERSEDED;
+    let is_withdrawn = status.revokes_at.is_some_and(is_late);
+    let is_deleted = status.last_error.is_some() && status.revoking_since.is_some_and(is_late);
+    is_superseded || are_many || is_withdrawn || is_deleted
 }
 
 impl AccessMetrics {
@@ -140,7 +152,7 @@ impl AccessMetrics {
         );
         to.register("cluster_accesses_without_credential", "ClusterAccesses whose Secret holds no valid credential, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.without_credential.clone());
         to.register("cluster_accesses_overdue", "ClusterAccesses whose credential was to be replaced and is not, while more than half of the time from then until it expires is over, or that has expired, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.overdue.clone());
-        to.register("cluster_accesses_unrevoked", "ClusterAccesses with a credential that was to be revoked and is not, after six attempts or more in half an hour or longer, counted once a minute by every replica of `coppice-access`", self.unrevoked.clone());
+        to.register("cluster_accesses_unrevoked", "ClusterAccesses with a credential that was to be revoked half an hour ago or longer and is not, or with 16 that wait for it, counted once a minute by every replica of `coppice-access`", self.unrevoked.clone());
         to.register("cluster_accesses_unreachable", "ClusterAccesses whose target did not answer the last attempt, counted once a minute by every replica of `coppice-access`", self.unreachable.clone());
         to.register("credentials_issued", "Credentials that were issued, tried out, and written into a Secret, by cause: `First`, `Due`, `Requested`, `Lost` (the Secret was deleted or edited) or `Moved` (the cluster has another address)", self.issued.clone());
         to.register(
@@ -294,20 +306,22 @@ mod tests {
                 "reason": reason, "message": "", "generation": 1, "attempts": attempts, "at": "2026-01-01T00:00:00Z", "other": other
             })
         };
-        let dates = |error: serde_json::Value, superseded: &[&str]| {
+        let dates = |error: serde_json::Value, since: &str| {
             serde_json::json!({
                 "nextRotation": "2026-01-01T06:00:00Z", "notAfter": "2026-01-01T10:00:00Z",
-                "output": {"uid": "s", "resourceVersion": "1", "sha256": "x"}, "lastError": error, "superseded": superseded
+                "output": {"uid": "s", "resourceVersion": "1", "sha256": "x"}, "lastError": error,
+                "superseded": ["u-0"], "pendingRevocations": [{"credential": "u-0", "since": since}]
             })
         };
         let none = serde_json::Value::Null;
         let other = serde_json::json!({"reason": "TargetUnreachable", "message": ""});
+        let lately = "2026-01-01T11:31:00Z";
         let all = [
-            dates(none.clone(), &["u-0"]),
-            dates(failed("TargetRefused", 5, none.clone()), &["u-0"]),
-            dates(failed("TargetRefused", 6, none.clone()), &["u-0"]),
-            dates(failed("SecretNotOurs", 6, other), &[]),
-            dates(failed("TargetUnreachable", 1, none), &[]),
+            // Since then another one was issued.
+            dates(none.clone(), "2026-01-01T04:30:00Z"),
+            dates(failed("TargetRefused", 6, none.clone()), lately),
+            dates(failed("SecretNotOurs", 6, other), lately),
+            dates(failed("TargetUnreachable", 1, none), lately),
         ];
         for (now, overdue) in
             [("05:00", 0), ("07:59", 0), ("08:00", all.len()), ("10:00", all.len()), ("12:00", all.len())]
@@ -326,6 +340,33 @@ mod tests {
             ] {
                 assert!(text.lines().any(|l| l == line), "{now}: {line}: {text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_to_be_revoked_half_an_hour_ago_is_unrevoked_until_it_is_revoked() {
+        let (then, later) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        let superseded = |since: &str| {
+            let pending = serde_json::json!([{"credential": "u-0", "since": since}]);
+            serde_json::json!({"superseded": ["u-0"], "pendingRevocations": pending})
+        };
+        let many: Vec<String> = (0..16).map(|n| format!("u-{n}")).collect();
+        let error = serde_json::json!({
+            "reason": "TargetUnreachable", "message": "", "generation": 1, "attempts": 1, "at": then
+        });
+        for (status, expected) in [
+            (superseded(then), true),
+            (superseded(later), false),
+            (serde_json::json!({"superseded": many}), true),
+            (serde_json::json!({"revokesAt": then}), true),
+            (serde_json::json!({"revokesAt": later}), false),
+            (serde_json::json!({"revokingSince": then, "lastError": error}), true),
+            (serde_json::json!({"revokingSince": later, "lastError": error}), false),
+            // What this API server does not do is no matter of the target.
+            (serde_json::json!({"revokingSince": then}), false),
+        ] {
+            let now = "2026-01-01T00:30:00Z".parse().unwrap();
+            assert_eq!(is_unrevoked(&access(&status).status, now), expected, "{status}");
         }
     }
 }
