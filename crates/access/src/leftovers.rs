@@ -4,13 +4,14 @@
 //! resync. What is left in targets is that of `target_leftovers.rs`.
 //!
 //! *Relies on*: the policy of the installation that keeps this account from Secrets that are not its own. *Guarantees*: a Secret is deleted
-//! only as it was read, with the id of a credential of that `ClusterAccess`, and while neither the cache nor the API server has that.
+//! only as it was read, with the id of a credential of that `ClusterAccess` and that of this installation, and while neither the cache nor the
+//! API server has that. One that was copied from another cluster, or that an earlier version wrote, stays, and is reported once.
 //!
 //! Errors: tried again with backoff by the queue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coppice_clusters::{Obstacle, OutputFact, OutputSecret};
 use coppice_clusters_api::names::KUBECONFIG;
@@ -24,8 +25,9 @@ use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watches::{Subscription, Watches};
 use coppice_runtime::write::{self, Revision, WriteError};
 
+use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputMeta, OutputSecrets};
-use crate::output::{fact, read_secret};
+use crate::output::{Secret, fact, read_secret};
 use crate::shared::Shared;
 
 /// The controller of Secrets whose `ClusterAccess` is gone.
@@ -34,6 +36,9 @@ pub struct LeftoverController {
     gate: Gate,
     accesses: Store<ClusterAccesses>,
     outputs: Store<OutputSecrets>,
+    installation: Installation,
+    /// Those that another installation wrote, at which revision.
+    foreign: Mutex<BTreeMap<OutputKey, Box<str>>>,
 }
 
 /// Why a Secret was not deleted, or it is not known whether it is left.
@@ -42,7 +47,7 @@ enum SweepError {
     /// The API server did not say which accesses there are.
     #[error(transparent)]
     List(#[from] ListError),
-    /// The API server refused to read the Secret, or did not answer.
+    /// The API server refused to read the Secret or which installation this is, or did not answer.
     #[error("{}", chain(.0))]
     Get(#[from] kube::Error),
     /// It did not delete it.
@@ -66,8 +71,8 @@ impl fmt::Display for OutputKey {
 impl LeftoverController {
     /// The controller, on the API server of this cluster and on what it shares with the others.
     pub fn new(clients: Clients, gate: Gate, shared: &Shared) -> Self {
-        let Shared { accesses, outputs, .. } = shared.clone();
-        Self { clients, gate, accesses, outputs }
+        let Shared { accesses, outputs, installation, .. } = shared.clone();
+        Self { clients, gate, accesses, outputs, installation, foreign: Mutex::default() }
     }
 
     /// Deletes a Secret if its access is gone.
@@ -76,6 +81,9 @@ impl LeftoverController {
         let Some(output) = self.outputs.get(namespace, name).filter(|output| is_of_access(output)) else {
             return Ok(());
         };
+        if self.foreign().get(key) == Some(&output.resource_version) {
+            return Ok(());
+        }
         let is_owner = |access: &Access| *access.uid == *output.access;
         // A list may lack what is there: both have to say so.
         if self.accesses.list(namespace).iter().any(|access| is_owner(access)) {
@@ -86,8 +94,19 @@ impl LeftoverController {
             return Ok(());
         }
         let secret = read_secret(&self.clients, namespace, name).await?;
+        let written_by = secret.as_ref().and_then(Secret::installation).map(str::to_owned);
         let (OutputFact::Ours(found), _) = fact(secret, &output.access, "") else { return Ok(()) };
         if !was_written_for(&found, &output.access) {
+            return Ok(());
+        }
+        let installation = self.installation.id(&self.clients).await?;
+        if installation.is_empty() || written_by.as_deref() != Some(&*installation) {
+            self.foreign().insert(key.clone(), output.resource_version.clone());
+            tracing::warn!(
+                secret = %key, access = &*output.access,
+                "it holds a credential of a ClusterAccess that this cluster does not have, and was not written in this cluster by this version: it \
+                 stays; delete it if nobody needs it"
+            );
             return Ok(());
         }
         let OutputSecret { revision, .. } = found;
@@ -102,6 +121,11 @@ impl LeftoverController {
             Err(WriteError::Conflict | WriteError::Gone) => Ok(()),
             Err(error) => Err(SweepError::Delete(error)),
         }
+    }
+
+    fn foreign(&self) -> MutexGuard<'_, BTreeMap<OutputKey, Box<str>>> {
+        // A panic leaves valid data: at worst one is reported again.
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,6 +156,7 @@ impl Controller for LeftoverController {
 
     /// Those alone whose access the cache does not have.
     fn all(&self) -> Vec<OutputKey> {
+        self.foreign().retain(|key, _| self.outputs.get(&key.namespace, &key.name).is_some());
         let mut living: BTreeSet<Box<str>> = BTreeSet::new();
         self.accesses.for_each(|access| {
             living.insert(access.uid.clone());

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::clock::Clock;
-use coppice_scripted::{Answer, NOW, scripted};
+use coppice_scripted::{Answer, NOW, Sent, scripted};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -14,7 +14,8 @@ fn secret(access: &str, credential: &str, of_type: &str) -> Value {
     json!({
         "metadata": {
             "name": "out", "namespace": "team", "uid": "s", "resourceVersion": "7",
-            "labels": {"coppice.dev/access": access}, "annotations": {"coppice.dev/credential": credential}
+            "labels": {"coppice.dev/access": access},
+            "annotations": {"coppice.dev/credential": credential, "coppice.dev/installation": "0a-1"}
         },
         "type": of_type, "data": {"kubeconfig": ""}
     })
@@ -31,14 +32,22 @@ fn access(uid: &str) -> Value {
     })
 }
 
-/// What is deleted of this Secret, by which preconditions, where the cache and the API server have these accesses (none: it does not say).
-async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Vec<Value> {
+/// A controller of a cluster whose `kube-system` has the uid 0a-1, with this Secret and these accesses in its caches, where the API server
+/// lists these (none: it does not say); and what it asks.
+fn controller(
+    secret: &Value,
+    cached: &[Value],
+    listed: Option<&[Value]>,
+) -> (Arc<LeftoverController>, Arc<Mutex<Vec<Sent>>>) {
     let (answer, list) = (secret.clone(), listed.map(<[Value]>::to_vec));
     let (clients, requests) = scripted(move |method, path, _| match (method, &list) {
         (&Method::GET, Some(items)) if path.ends_with("/clusteraccesses") => {
             Answer::Object(200, json!({"metadata": {"resourceVersion": "9"}, "items": items}))
         }
         (&Method::GET, None) if path.ends_with("/clusteraccesses") => Answer::Refused(500),
+        (&Method::GET, _) if path.ends_with("/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "0a-1"}}))
+        }
         (&Method::GET, _) => Answer::Object(200, answer.clone()),
         _ => Answer::Object(200, json!({})),
     });
@@ -50,10 +59,18 @@ async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Ve
     }
     let output = read::decoded::<OutputSecrets>(secret.to_string().as_bytes(), &()).unwrap();
     shared.outputs.upsert("team", output);
-    let controller = Arc::new(LeftoverController::new(clients, Gate::always(Duration::ZERO), &shared));
-    let key = OutputKey { namespace: "team".into(), name: "out".into() };
-    let is_looked_at = controller.all() == [key.clone()];
-    let result = Arc::clone(&controller).reconcile(key).await;
+    (Arc::new(LeftoverController::new(clients, Gate::always(Duration::ZERO), &shared)), requests)
+}
+
+fn key() -> OutputKey {
+    OutputKey { namespace: "team".into(), name: "out".into() }
+}
+
+/// What is deleted of this Secret, by which preconditions, where the cache and the API server have these accesses (none: it does not say).
+async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Vec<Value> {
+    let (controller, requests) = controller(secret, cached, listed);
+    let is_looked_at = controller.all() == [key()];
+    let result = Arc::clone(&controller).reconcile(key()).await;
     assert_eq!(matches!(result, ReconcileResult::Retry { .. }), listed.is_none(), "{result:?}");
     let sent = requests.lock().unwrap();
     let deleted: Vec<Value> = sent
@@ -90,5 +107,32 @@ async fn a_secret_stays_that_may_be_in_use_or_is_somebody_elses() {
         (&secret("u", "u-3", "kubernetes.io/tls"), none, Some(none)),
     ] {
         assert_eq!(swept(secret, cached, listed).await, Vec::<Value>::new(), "{secret}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_installation_wrote_stays_and_is_looked_at_once() {
+    let mut copied = secret("u", "u-3", "Opaque");
+    copied["metadata"]["annotations"]["coppice.dev/installation"] = json!("0b-2");
+    let mut of_earlier_version = secret("u", "u-3", "Opaque");
+    of_earlier_version["metadata"]["annotations"] = json!({"coppice.dev/credential": "u-3"});
+    for secret in [copied, of_earlier_version] {
+        let (controller, requests) = controller(&secret, &[], Some(&[]));
+        let looked_at = async || {
+            requests.lock().unwrap().clear();
+            assert_eq!(controller.all(), [key()]);
+            let result = Arc::clone(&controller).reconcile(key()).await;
+            assert!(matches!(result, ReconcileResult::Done), "{result:?}");
+            let sent = requests.lock().unwrap();
+            assert!(sent.iter().all(|sent| sent.method == Method::GET), "{sent:?}");
+            !sent.is_empty()
+        };
+        assert_eq!((looked_at().await, looked_at().await), (true, false));
+        // Another revision of it may be ours.
+        let mut later = secret.clone();
+        later["metadata"]["resourceVersion"] = json!("8");
+        let later = read::decoded::<OutputSecrets>(later.to_string().as_bytes(), &()).unwrap();
+        controller.outputs.upsert("team", later);
+        assert!(looked_at().await);
     }
 }

@@ -9,8 +9,8 @@ use coppice_clusters::kubeconfig::sha256;
 use coppice_clusters::{Obstacle, OutputFact, OutputSecret, Validity};
 use coppice_clusters_api::OutputRevision;
 use coppice_clusters_api::names::{
-    ANNOTATION_CREDENTIAL, ANNOTATION_NOT_AFTER, ANNOTATION_NOT_BEFORE, CAPI_LABEL_CLUSTER, CAPI_SECRET_TYPE,
-    LABEL_ACCESS,
+    ANNOTATION_CREDENTIAL, ANNOTATION_INSTALLATION, ANNOTATION_NOT_AFTER, ANNOTATION_NOT_BEFORE,
+    CAPI_LABEL_CLUSTER, CAPI_SECRET_TYPE, LABEL_ACCESS,
 };
 use coppice_runtime::client::Clients;
 use coppice_runtime::kind::Kind as _;
@@ -55,6 +55,11 @@ impl Secret {
     pub(crate) fn is_of_cluster(&self, name: &str) -> bool {
         let cluster = self.metadata.labels.get(CAPI_LABEL_CLUSTER);
         self.type_ == CAPI_SECRET_TYPE && cluster.is_some_and(|cluster| cluster == name)
+    }
+
+    /// The id of the installation that wrote it; none if it does not say so.
+    pub(crate) fn installation(&self) -> Option<&str> {
+        self.metadata.annotations.get(ANNOTATION_INSTALLATION).map(String::as_str)
     }
 
     fn obstacle(&self) -> Option<Obstacle> {
@@ -114,6 +119,8 @@ pub(crate) struct Write<'a> {
     pub(crate) validity: Validity,
     pub(crate) value: &'a str,
     pub(crate) metadata: &'a ExtraMetadata,
+    /// The id of this installation; empty: none is written.
+    pub(crate) installation: &'a str,
 }
 
 impl Write<'_> {
@@ -131,6 +138,9 @@ impl Write<'_> {
         annotations[ANNOTATION_CREDENTIAL] = json!(self.credential);
         annotations[ANNOTATION_NOT_BEFORE] = json!(self.validity.not_before);
         annotations[ANNOTATION_NOT_AFTER] = json!(self.validity.not_after);
+        if !self.installation.is_empty() {
+            annotations[ANNOTATION_INSTALLATION] = json!(self.installation);
+        }
         let mut body = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {

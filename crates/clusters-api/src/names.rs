@@ -23,6 +23,9 @@ pub const ANNOTATION_CREDENTIAL: &str = "coppice.dev/credential";
 pub const ANNOTATION_NOT_BEFORE: &str = "coppice.dev/not-before";
 /// On the Secret with the kubeconfig: until when that credential is valid.
 pub const ANNOTATION_NOT_AFTER: &str = "coppice.dev/not-after";
+/// On the Secret with the kubeconfig: as [`LABEL_INSTALLATION`], which installation wrote it. A copy in another cluster is not for that one
+/// to delete.
+pub const ANNOTATION_INSTALLATION: &str = "coppice.dev/installation";
 /// On what is made for a `ManagedCluster`: the uid of that.
 pub const LABEL_MANAGED_CLUSTER: &str = "coppice.dev/managed-cluster";
 /// On the same: the fields that were last written there, as JSON. Those that are not written any more are removed by it.

@@ -261,7 +261,17 @@ impl Work<'_> {
             Err(error) => return error.into(),
         };
         let (access, secret, key) = (self.access, &output.secret, output.data_key());
-        let write = Write { access, secret, key, credential, validity, value: &value, metadata: &metadata };
+        let (metadata, installation) = (&metadata, Arc::clone(&memory.installation));
+        let write = Write {
+            access,
+            secret,
+            key,
+            credential,
+            validity,
+            value: &value,
+            metadata,
+            installation: &installation,
+        };
         match write.send(&self.controller.clients, self.permit, on).await {
             Ok(written) => {
                 (memory.output, memory.value) = (written, value.into_bytes());
