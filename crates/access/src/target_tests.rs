@@ -6,7 +6,7 @@ use coppice_clusters_api::{Issuer, RoleRights};
 use coppice_runtime::leader::Gate;
 use coppice_scripted::{Answer, scripted};
 
-use super::list::{MAX_PAGES, PAGE};
+use super::list::MAX_OBJECTS;
 use super::*;
 
 const OWNER: Owner<'_> =
@@ -161,6 +161,46 @@ async fn a_list_is_read_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_long_is_asked_for_again_with_fewer_objects() {
+    let pages = Mutex::new(vec![
+        json!({"items": ["x".repeat(16 << 20)]}),
+        json!({"metadata": {"continue": "more"}, "items": [object("coppice-1-2-1", "1-2")]}),
+        json!({"items": [object("coppice-1-2-2", "1-2")]}),
+    ]);
+    let (clients, sent) = scripted(move |_, _, _| Answer::Object(200, pages.lock().unwrap().remove(0)));
+    let (target, _) = target(|_, _| Answer::Refused(500));
+    let target = Target { clients, ..target };
+    assert_eq!(target.list_ours(TargetKind::Secret, OWNER, None).await.unwrap().len(), 2);
+    let sent = sent.lock().unwrap();
+    let asked: Vec<&str> =
+        sent.iter().map(|sent| sent.query.split_once("&limit=").map_or("", |(_, rest)| rest)).collect();
+    assert_eq!(asked, ["100", "12", "24&continue=more"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_longer_than_any_name_is_not_kept_of_what_is_left() {
+    let long = "0".repeat(300);
+    let made = |name: &str, namespace: &str, uid: &str| {
+        let mut made = object(name, "1-2");
+        made["metadata"]["labels"]["coppice.dev/installation"] = json!("i");
+        (made["metadata"]["namespace"], made["metadata"]["uid"]) = (json!(namespace), json!(uid));
+        made
+    };
+    let bindings = json!([
+        made("coppice-1-2", &long, "u"),
+        made("coppice-1-2", "shop", &long),
+        made("coppice-1-2", "shop", "u"),
+    ]);
+    let secrets = json!([made(&format!("coppice-1-2-{long}"), "coppice-access", "u")]);
+    let (target, _) = target(move |_, path| match path.rsplit('/').next() {
+        Some("rolebindings") => Answer::Object(200, json!({"items": bindings})),
+        Some("secrets") => Answer::Object(200, json!({"items": secrets})),
+        _ => Answer::Object(200, json!({"items": []})),
+    });
+    assert_eq!(target.left_by("i", |_| true).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_what_a_target_lists_no_more_is_kept_than_is_used_nor_more_objects_than_an_access_has() {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
     let mut padded = object("coppice-1-2", "1-2");
@@ -171,7 +211,7 @@ async fn of_what_a_target_lists_no_more_is_kept_than_is_used_nor_more_objects_th
     let found = alone.list_ours(TargetKind::RoleBinding, OWNER, None).await.unwrap();
     let metadata = json!({"namespace": "coppice-access", "name": "coppice-1-2", "uid": "uid of coppice-1-2"});
     assert_eq!(json!(found), json!([{"metadata": metadata, "roleRef": role}]));
-    let many = vec![object("coppice-1-2", "1-2"); PAGE * MAX_PAGES + 1];
+    let many = vec![object("coppice-1-2", "1-2"); MAX_OBJECTS + 1];
     let (in_one_page, _) = target(move |_, _| Answer::Object(200, json!({"items": many.clone()})));
     let failure = in_one_page.list_ours(TargetKind::RoleBinding, OWNER, None).await.unwrap_err();
     assert_eq!(failure.reason, Reason::TargetRefused);

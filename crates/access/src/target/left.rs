@@ -5,11 +5,11 @@ use coppice_clusters_api::names::{LABEL_INSTALLATION, TARGET_NAMESPACE};
 use coppice_runtime::leader::Permit;
 use serde_json::Value;
 
-use super::list::{List, PAGE};
+use super::list::{Pages, name};
 use super::{Failure, Target, described, encoded};
 
-/// So many pages of a kind are listed, living objects among them.
-const MAX_PAGES: usize = 200;
+/// So many objects of a kind are listed, living ones among them.
+const MAX_LISTED: usize = 20_000;
 /// So many objects of a kind are kept of these.
 const MAX_KEPT: usize = 2_000;
 
@@ -37,14 +37,19 @@ pub(crate) struct Made {
 
 impl Made {
     fn new(installation: &str, kind: TargetKind, found: &Value) -> Option<Self> {
+        // It is a part of the name.
         let access = made_for(installation, kind, found)?.to_owned();
-        let of = |field: &str| found["metadata"][field].as_str().unwrap_or_default();
-        let (namespace, name, uid) =
-            (of("namespace").to_owned(), of("name").to_owned(), of("uid").to_owned());
+        let metadata = &found["metadata"];
         // Of one that is being deleted nothing more can be done.
-        let is_deleted = !found["metadata"]["deletionTimestamp"].is_null();
+        if !metadata["deletionTimestamp"].is_null() {
+            return None;
+        }
+        let of = |field: &str| name(&metadata[field]).map(str::to_owned);
         // Without a uid it could be another one by the time that it is deleted.
-        (!uid.is_empty() && !is_deleted).then_some(Self { kind, namespace, name, uid, access })
+        let (name, uid) = (of("name")?, of("uid").filter(|uid| !uid.is_empty())?);
+        // Some kinds have none.
+        let namespace = if metadata["namespace"].is_null() { String::new() } else { of("namespace")? };
+        Some(Self { kind, namespace, name, uid, access })
     }
 
     /// What it is, for the log.
@@ -84,15 +89,12 @@ impl Target {
             TargetKind::Secret | TargetKind::ServiceAccount => TARGET_NAMESPACE,
             _ => "",
         };
-        let (selector, mut found, mut from) = (encoded(selector), Vec::new(), String::new());
-        for _ in 0..MAX_PAGES {
-            let path = format!("{}?labelSelector={selector}&limit={PAGE}{from}", kind.collection(namespace));
-            let page = self.get::<List>(&path).await?;
-            found.extend(page.items.iter().filter_map(&kept));
-            if page.metadata.more.is_empty() || found.len() >= MAX_KEPT {
-                break;
-            }
-            from = format!("&continue={}", encoded(&page.metadata.more));
+        let path = format!("{}?labelSelector={}", kind.collection(namespace), encoded(selector));
+        let (mut pages, mut found) = (Pages::new(path, MAX_LISTED), Vec::new());
+        while found.len() < MAX_KEPT
+            && let Some(page) = pages.next_page(self).await?
+        {
+            found.extend(page.iter().filter_map(&kept));
         }
         found.truncate(MAX_KEPT);
         Ok(found)

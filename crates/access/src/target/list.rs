@@ -1,18 +1,19 @@
-//! What a target lists of the objects of one access.
+//! What a target lists: page by page, and of the objects of one access what is used.
 
 use coppice_api::Reason;
 use coppice_clusters::rights::{Owner, TargetKind};
 use coppice_clusters_api::names::{TARGET_NAMESPACE, account};
+use coppice_runtime::client::LengthLimitError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Failure, Target, described, encoded};
 
-/// So many objects are in one page of a list.
-pub(super) const PAGE: usize = 100;
-/// So many pages of a kind are listed for one access. One access has far fewer objects: where there are more, others have its label, and
-/// nothing is said to be removed.
-pub(super) const MAX_PAGES: usize = 20;
+/// So many objects are in one page of a list, where they are not very large.
+const PAGE: usize = 100;
+/// So many objects of a kind are listed for one access. One access has far fewer: where there are more, others have its label, and nothing is
+/// said to be removed.
+pub(super) const MAX_OBJECTS: usize = 2_000;
 /// No name and no uid of an object is longer.
 const MAX_NAME: usize = 256;
 
@@ -21,16 +22,65 @@ pub(super) type Within<'a> = Option<&'a [String]>;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct List {
-    pub(super) metadata: ListMeta,
-    pub(super) items: Vec<Value>,
+struct List {
+    metadata: ListMeta,
+    items: Vec<Value>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ListMeta {
+struct ListMeta {
     #[serde(rename = "continue")]
-    pub(super) more: String,
+    more: String,
+}
+
+/// The pages of a list. After one that is longer than any answer that is read it is asked again for fewer objects, and then for more again.
+pub(super) struct Pages {
+    /// Of the first page, with a query.
+    path: String,
+    /// The continue token, as a parameter; empty at the start.
+    from: String,
+    /// How many objects the next page is asked for.
+    limit: usize,
+    /// How many objects may be asked for in the pages that are left.
+    left: usize,
+    /// Whether the last page was read.
+    is_done: bool,
+}
+
+impl Pages {
+    /// Of what is at a path with a query, so many objects at most.
+    pub(super) const fn new(path: String, most: usize) -> Self {
+        Self { path, from: String::new(), limit: PAGE, left: most, is_done: false }
+    }
+
+    /// Whether the last page was read.
+    pub(super) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// The next page; none after the last one, or if as many objects were asked for as may be. A target may answer with more or fewer.
+    pub(super) async fn next_page(&mut self, target: &Target) -> Result<Option<Vec<Value>>, kube::Error> {
+        if self.is_done || self.left == 0 {
+            return Ok(None);
+        }
+        loop {
+            let path = format!("{}&limit={}{}", self.path, self.limit, self.from);
+            match target.get::<List>(&path).await {
+                Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && self.limit > 1 => {
+                    self.limit = (self.limit / 8).max(1);
+                }
+                Err(error) => return Err(error),
+                Ok(List { metadata, items }) => {
+                    self.left = self.left.saturating_sub(self.limit);
+                    self.limit = (self.limit * 2).min(PAGE);
+                    self.is_done = metadata.more.is_empty();
+                    self.from = format!("&continue={}", encoded(&metadata.more));
+                    return Ok(Some(items));
+                }
+            }
+        }
+    }
 }
 
 impl Target {
@@ -70,24 +120,20 @@ impl Target {
             // What gives rights has one name.
             _ => format!("&fieldSelector=metadata.name%3D{}", account(owner.uid)),
         };
-        let (mut ours, mut from) = (Vec::new(), String::new());
-        for _ in 0..MAX_PAGES {
-            let path =
-                format!("{}?labelSelector={selector}{name}&limit={PAGE}{from}", kind.collection(namespace));
-            let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
-            ours.extend(found.items.iter().filter(|object| owner.is_ours(kind, object)).map(kept));
+        let path = format!("{}?labelSelector={selector}{name}", kind.collection(namespace));
+        let (mut pages, mut ours) = (Pages::new(path, MAX_OBJECTS), Vec::new());
+        while let Some(page) = pages.next_page(self).await.map_err(|error| Failure::of(&what, &error))? {
+            ours.extend(page.iter().filter(|object| owner.is_ours(kind, object)).map(kept));
             // A target may answer with more than it was asked for.
-            if ours.len() > PAGE * MAX_PAGES {
+            if ours.len() > MAX_OBJECTS {
                 break;
             }
-            if found.metadata.more.is_empty() {
+            if pages.is_done() {
                 return Ok(ours);
             }
-            from = format!("&continue={}", encoded(&found.metadata.more));
         }
         let message = format!(
-            "more than {} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
-            PAGE * MAX_PAGES,
+            "more than {MAX_OBJECTS} {}s of the target have the label {}: take it off those that this ClusterAccess did not make",
             described(kind),
             owner.selector()
         );
@@ -107,10 +153,7 @@ impl Target {
 
 /// What is used of an object of ours. A target may write anything else into it, and many of them are kept while they are worked on.
 fn kept(object: &Value) -> Value {
-    let text = |at: &str| {
-        let text = object.pointer(at).and_then(Value::as_str);
-        text.filter(|text| text.len() <= MAX_NAME).map_or(Value::Null, |text| json!(text))
-    };
+    let text = |at: &str| object.pointer(at).and_then(name).map_or(Value::Null, |text| json!(text));
     let mut kept = json!({"metadata": {
         "namespace": text("/metadata/namespace"), "name": text("/metadata/name"), "uid": text("/metadata/uid")
     }});
@@ -120,4 +163,9 @@ fn kept(object: &Value) -> Value {
         });
     }
     kept
+}
+
+/// A name, a namespace or a uid; none if it is longer than any of an API server.
+pub(super) fn name(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| text.len() <= MAX_NAME)
 }
