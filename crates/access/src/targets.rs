@@ -53,6 +53,8 @@ const MAX_ANSWER: usize = 2 << 20;
 const MAX_AT_ONCE: usize = 4;
 /// One of so many workers, at least one, may wait for one target, and for all those together that did not answer last time.
 const SHARE: usize = 4;
+/// One of so many, at least one, may work on all targets of one tenant's namespace. Not one of more: installations may have them all in one.
+const NAMESPACE_SHARE: usize = 2;
 /// How many workers there are, unless somebody says otherwise.
 const WORKERS: usize = 16;
 
@@ -114,6 +116,11 @@ impl Source {
         }
     }
 
+    /// The namespace of its Secret.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Whether it is in that Secret.
     pub(crate) fn is_in(&self, namespace: &str, secret: &str) -> bool {
         self.namespace == namespace && self.name == secret
@@ -160,6 +167,8 @@ pub(crate) struct Targets {
     connect: Option<Connect>,
     /// So many work on one target at once.
     per_target: usize,
+    /// So many work at once on those whose kubeconfigs are in one tenant's namespace.
+    per_namespace: usize,
     /// How many more may wait for a target that did not answer last time.
     of_silent: Arc<Semaphore>,
     state: Mutex<State>,
@@ -171,6 +180,8 @@ struct State {
     uses: u64,
     /// By server: how many more may work there now.
     slots: BTreeMap<String, Arc<Semaphore>>,
+    /// By namespace of a tenant: how many more may work on its targets.
+    shares: BTreeMap<String, Arc<Semaphore>>,
     /// The endpoints that did not answer last time. With other authorities the same server counts as another: who writes a kubeconfig with
     /// wrong ones gets no answer, and slows nobody else.
     silent: BTreeSet<String>,
@@ -191,8 +202,9 @@ struct Known {
 
 impl Targets {
     pub(crate) fn new(clock: Clock, unencrypted: Unencrypted) -> Self {
-        let (per_target, of_silent) = Self::limits(WORKERS);
-        Self { clock, unencrypted, connect: None, per_target, of_silent, state: Mutex::default() }
+        let (per_target, per_namespace, of_silent) = Self::limits(WORKERS);
+        let (connect, state) = (None, Mutex::default());
+        Self { clock, unencrypted, connect, per_target, per_namespace, of_silent, state }
     }
 
     /// The same, reached in this way; none: over the network.
@@ -202,13 +214,14 @@ impl Targets {
 
     /// The same for so many workers.
     pub(crate) fn with_workers(self, workers: NonZeroUsize) -> Self {
-        let (per_target, of_silent) = Self::limits(workers.get());
-        Self { per_target, of_silent, ..self }
+        let (per_target, per_namespace, of_silent) = Self::limits(workers.get());
+        Self { per_target, per_namespace, of_silent, ..self }
     }
 
-    fn limits(workers: usize) -> (usize, Arc<Semaphore>) {
+    fn limits(workers: usize) -> (usize, usize, Arc<Semaphore>) {
         let share = (workers / SHARE).max(1);
-        (share.min(MAX_AT_ONCE), Arc::new(Semaphore::new(share)))
+        let per_namespace = (workers / NAMESPACE_SHARE).max(1);
+        (share.min(MAX_AT_ONCE), per_namespace, Arc::new(Semaphore::new(share)))
     }
 
     /// What is known of a kubeconfig without asking anybody.
@@ -289,6 +302,21 @@ impl Targets {
         let new = || Arc::new(Semaphore::new(self.per_target));
         let slots = state.slots.entry(cluster.server.clone()).or_insert_with(new);
         Some((Arc::clone(slots).try_acquire_owned().ok()?, of_silent))
+    }
+
+    /// Whether one more may work on targets of the namespace that a kubeconfig is in.
+    pub(crate) fn has_share(&self, source: &Source) -> bool {
+        self.state().shares.get(&source.namespace).is_none_or(|share| share.available_permits() > 0)
+    }
+
+    /// A share of the workers for a target of the namespace that its kubeconfig is in; none if as many work on these as may. Otherwise a tenant
+    /// who writes one server after the other that hangs, none of which is known as silent, would keep the workers of all.
+    pub(crate) fn share(&self, source: &Source) -> Option<OwnedSemaphorePermit> {
+        let mut state = self.state();
+        state.shares.retain(|_, share| Arc::strong_count(share) > 1);
+        let new = || Arc::new(Semaphore::new(self.per_namespace));
+        let share = state.shares.entry(source.namespace.clone()).or_insert_with(new);
+        Arc::clone(share).try_acquire_owned().ok()
     }
 
     /// Whether a target has answered.

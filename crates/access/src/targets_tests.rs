@@ -156,6 +156,18 @@ async fn who_gets_no_answer_of_a_server_by_a_kubeconfig_of_theirs_slows_nobody_e
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_targets_of_one_namespace_take_half_of_the_workers() {
+    let targets = targets().with_workers(NonZeroUsize::new(4).unwrap());
+    let of = |name: &str| Source { name: name.to_owned(), ..source() };
+    let elsewhere = Source { namespace: "another".to_owned(), ..source() };
+    let both = [targets.share(&of("a")).unwrap(), targets.share(&of("b")).unwrap()];
+    assert!(!targets.has_share(&of("c")) && targets.share(&of("c")).is_none(), "two of four workers");
+    assert!(targets.has_share(&elsewhere) && targets.share(&elsewhere).is_some());
+    drop(both);
+    assert!(targets.has_share(&of("c")) && targets.share(&of("c")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn clients_of_64_targets_are_kept() {
     let (targets, (clients, _)) = (targets(), here(secret("https://a")));
     let at = |n: usize| Source { name: format!("target-{n}"), ..source() };

@@ -21,6 +21,7 @@ use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::issue::{Issuing, Requested};
@@ -56,8 +57,8 @@ pub(super) struct Memory {
     target: Option<Target>,
     /// The id of this installation, which what is written there has.
     installation: Arc<str>,
-    /// A place among those that work on it.
-    place: Option<Place>,
+    /// A place among those that work on it, and among those that work for its namespace.
+    place: Option<(Place, Option<OwnedSemaphorePermit>)>,
     /// When what is done there has to end.
     ends: Instant,
     /// What the Secret holds, if it was read.
@@ -321,6 +322,10 @@ impl Work<'_> {
             Ok(None) => return Applied::Busy,
             Err(error) => return self.not_read(error).await,
         };
+        let share = controller.is_of_tenants(&source).then(|| controller.targets.share(&source));
+        if share.as_ref().is_some_and(Option::is_none) {
+            return Applied::Busy;
+        }
         let Some(place) = controller.targets.place(&target) else { return Applied::Busy };
         let identity = in_time(memory.ends, target.identity()).await;
         match identity {
@@ -331,7 +336,7 @@ impl Work<'_> {
                     Ok(id) => memory.installation = id,
                     Err(error) => return ObserveError::Get(error).into(),
                 }
-                (memory.target, memory.place) = (Some(target), Some(place));
+                (memory.target, memory.place) = (Some(target), Some((place, share.flatten())));
                 memory.identity = Some(identity);
                 Applied::Again
             }

@@ -5,10 +5,10 @@
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
 //! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
-//! names; a target that hangs keeps a few workers busy, each for a minute at most, and all that did not answer last time a quarter of
-//! the workers; the Secret holds a credential that was tried out; the one before is revoked after that alone, or is listed until it
-//! expires where it cannot be; nothing that was issued has a right without its `ClusterAccess`, unless its target is away for longer
-//! than `spec.forgetAfter`.
+//! names; a target that hangs keeps a few workers busy, each for a minute at most, all that did not answer last time a quarter of the
+//! workers, and all of one tenant's namespace half of them; the Secret holds a credential that was tried out; the one before is revoked
+//! after that alone, or is listed until it expires where it cannot be; nothing that was issued has a right without its `ClusterAccess`,
+//! unless its target is away for longer than `spec.forgetAfter`.
 //!
 //! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; what this API server does not do is
 //! tried again with backoff by the queue.
@@ -44,7 +44,7 @@ use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
 use crate::shared::{Providers, Shared};
 use crate::target_rights::TargetRights;
-use crate::targets::Targets;
+use crate::targets::{Source, Targets};
 
 /// Steps in a row for one object: a rotation has 16; then others have their turn.
 const MAX_ROUNDS: usize = 40;
@@ -255,9 +255,16 @@ impl ClusterAccessController {
         Some((observed, step))
     }
 
-    /// Whether there is no place in its target.
+    /// Whether there is no place in its target, or no worker for its namespace.
     fn is_busy(&self, access: &Access) -> bool {
-        observe::source(self, access).is_some_and(|source| self.targets.is_busy(&source))
+        observe::source(self, access).is_some_and(|source| {
+            self.targets.is_busy(&source) || self.is_of_tenants(&source) && !self.targets.has_share(&source)
+        })
+    }
+
+    /// Whether tenants, who write Secrets in its namespace, decide where a kubeconfig leads, and not the platform.
+    fn is_of_tenants(&self, source: &Source) -> bool {
+        !self.providers.are_in(source.namespace())
     }
 
     fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
