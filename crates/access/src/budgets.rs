@@ -79,6 +79,11 @@ impl Budgets {
         self.all().get(provider)?.asks_again(&caller.into(), now)
     }
 
+    /// Since when one waits; none if it does not.
+    pub(crate) fn waits_since(&self, provider: &str, caller: impl Into<Caller>) -> Option<Timestamp> {
+        self.all().get(provider)?.waits_since(&caller.into())
+    }
+
     /// It waits for none of them any more.
     pub(crate) fn stop_waiting(&self, caller: impl Into<Caller>) {
         let caller = caller.into();

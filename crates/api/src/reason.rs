@@ -406,6 +406,9 @@ reasons! {
     "Managed clusters" {
         /// Everything that is to be made is decided, and is about to be made.
         ClusterPlanned: [Access], nothing;
+        /// The calls a minute of the ClusterProvider are used up: the garden is asked at the time that the message has, or later if others are
+        /// more urgent.
+        ProviderCallsSpent: [Access], "Wait, or raise `spec.callsPerMinute` of the ClusterProvider.";
         /// The cluster is being made.
         ClusterCreating: [Access], nothing;
         /// The cluster is being changed.

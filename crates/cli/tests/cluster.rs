@@ -157,6 +157,21 @@ fn of_a_shoot_its_garden_is_asked() {
 }
 
 #[test]
+fn what_waits_for_the_calls_of_its_provider_is_noted() {
+    let mut waiting = managed();
+    let at = "2026-01-01T00:00:30Z";
+    waiting["status"] = json!({"asksAgain": at, "conditions": [{
+        "type": "Reconciling", "status": "True", "reason": "ProviderCallsSpent", "message": "It waits.", "lastTransitionTime": at
+    }]});
+    for question in ["plan", "drift"] {
+        let line = format!("coppice cluster {question} shop -n team");
+        let (ran, _) = against(&line, vec![(MANAGED, 200, waiting.clone()), (CLUSTER, 200, cluster())]);
+        assert!(ran.err.contains("note: It waits.\n"), "{ran:?}");
+        assert!(!against(&line, script()).0.err.contains("It waits."));
+    }
+}
+
+#[test]
 fn names_are_checked() {
     let (ran, requests) = against("coppice cluster plan team/shop", Vec::new());
     assert!(

@@ -177,6 +177,11 @@ impl<K: Clone + Ord> Budget<K> {
         self.waiting.get(key).map(|waiting| waiting.asks_again).filter(|at| now < *at)
     }
 
+    /// Since when it waits; none if it does not.
+    pub fn waits_since(&self, key: &K) -> Option<Timestamp> {
+        self.waiting.get(key).map(|waiting| waiting.since)
+    }
+
     /// How many wait.
     pub fn waiting(&self, now: Timestamp) -> usize {
         self.waiting.values().filter(|waiting| now < later(waiting.asks_again, GRACE)).count()

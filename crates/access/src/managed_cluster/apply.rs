@@ -37,8 +37,6 @@ pub(super) enum Applied {
     Failed(ApplyError),
     /// As many work on the garden as may.
     Busy,
-    /// The budget of its provider is used up: it asks again then.
-    WaitsForTurn(Timestamp),
 }
 
 impl From<WriteError> for Applied {
@@ -74,7 +72,6 @@ pub(super) async fn apply(
         ManagedStep::Look => match observe::look(controller, observed, memory).await {
             Ok(Looked::Done) => Applied::Again,
             Ok(Looked::Busy) => Applied::Busy,
-            Ok(Looked::WaitsForTurn(at)) => Applied::WaitsForTurn(at),
             Err(error) => Applied::Failed(ApplyError::Observe(error)),
         },
         ManagedStep::AddFinalizer => {

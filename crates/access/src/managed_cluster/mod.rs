@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use coppice_clusters::managed::ManagedStep;
+use coppice_clusters::managed::{LiveFact, ManagedStep};
 use coppice_clusters_api::ClusterState;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
@@ -134,11 +134,13 @@ impl ManagedClusterController {
                 Applied::Again => {}
                 Applied::Changed(changed) => managed = *changed,
                 Applied::CheckAt(at) => {
-                    self.settled().insert(key.clone(), Instant::now());
+                    // Nobody has looked at one that waits for its turn.
+                    if !matches!(memory.live, LiveFact::WaitsForTurn { .. }) {
+                        self.settled().insert(key.clone(), Instant::now());
+                    }
                     return self.at(at);
                 }
                 Applied::Busy => return ReconcileResult::At(Instant::now() + BUSY),
-                Applied::WaitsForTurn(at) => return self.at(Some(at)),
                 Applied::Behind => {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }

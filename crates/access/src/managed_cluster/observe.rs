@@ -3,7 +3,6 @@
 use coppice_clusters::managed::{LiveFact, Managed};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
-use jiff::Timestamp;
 
 use super::site::{Found, Site, find};
 use super::{ClusterKey, ManagedClusterController};
@@ -36,8 +35,6 @@ pub(super) enum Looked {
     Done,
     /// There is no place in its garden.
     Busy,
-    /// The budget of its provider is used up until then.
-    WaitsForTurn(Timestamp),
 }
 
 /// The `ManagedCluster` as it is at the API server.
@@ -80,7 +77,10 @@ pub(super) async fn look(
                 return Ok(Looked::Done);
             }
             Found::Busy => return Ok(Looked::Busy),
-            Found::WaitsForTurn(at) => return Ok(Looked::WaitsForTurn(at)),
+            Found::WaitsForTurn { since, until } => {
+                memory.live = LiveFact::WaitsForTurn { since, until };
+                return Ok(Looked::Done);
+            }
         }
     }
     if let Some(site) = &memory.site {

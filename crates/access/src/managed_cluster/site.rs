@@ -45,7 +45,7 @@ pub(super) enum Found {
     /// As many work on the garden as may.
     Busy,
     /// The budget of its provider is used up until then.
-    WaitsForTurn(Timestamp),
+    WaitsForTurn { since: Timestamp, until: Timestamp },
 }
 
 /// Finds the site of a `ManagedCluster`, as the user of its provider's kubeconfig.
@@ -82,8 +82,9 @@ pub(super) async fn find(
     let (key, now) = (ClusterKey::new(&observed.namespace, &observed.name), controller.now());
     let per_minute = spec.map_or(1, |spec| spec.calls_per_minute);
     let turn = providers.budgets.take(of.0, &key, managed_urgency(observed), per_minute, now);
-    if let Turn::NotBefore(at) = turn {
-        return Ok(Found::WaitsForTurn(at));
+    if let Turn::NotBefore(until) = turn {
+        let since = providers.budgets.waits_since(of.0, &key).unwrap_or(now);
+        return Ok(Found::WaitsForTurn { since, until });
     }
     let found = garden.project(&project).await;
     let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);

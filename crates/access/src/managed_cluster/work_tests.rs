@@ -132,17 +132,25 @@ async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up() {
+async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_status_says_so() {
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
                       clusters: [{name: k, cluster: {server: 'https://garden'}}]\nusers: [{name: u, user: {token: t}}]\n\
                       contexts: [{name: c, context: {cluster: k, user: u}}]\n";
     let secret = json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
-    let (clients, requests) = scripted(move |_, path, _| {
-        if path.ends_with("/secrets/garden") {
-            Answer::Object(200, secret.clone())
-        } else {
-            Answer::Refused(404)
+    let mut shop = object(&json!({}));
+    shop["spec"] = json!({"provider": {"gardener": {
+        "clusterProvider": "dev", "cloudProfile": "aws", "credentialsBinding": "b", "infrastructure": "aws"
+    }}, "version": "1.33.4"});
+    let there = shop.clone();
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/garden") => Answer::Object(200, secret.clone()),
+        Method::GET if path.ends_with("/managedclusters/shop") => Answer::Object(200, there.clone()),
+        Method::PUT => {
+            let mut saved = there.clone();
+            saved["status"] = body["status"].clone();
+            Answer::Object(200, saved)
         }
+        _ => Answer::Refused(404),
     });
     let controller = controller(clients);
     let provider = json!({
@@ -151,17 +159,26 @@ async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up() {
     });
     let provider = read::decoded::<ClusterProviders>(provider.to_string().as_bytes(), &()).unwrap();
     controller.providers.store.upsert("", provider);
-    let mut shop = object(&json!({}));
-    shop["spec"] = json!({"provider": {"gardener": {
-        "clusterProvider": "dev", "cloudProfile": "aws", "credentialsBinding": "b", "infrastructure": "aws"
-    }}, "version": "1.33.4"});
-    let shop = read::decoded::<ManagedClusters>(shop.to_string().as_bytes(), &()).unwrap();
-    controller.clusters.upsert("team", shop);
+    let decoded = |shop: &Value| read::decoded::<ManagedClusters>(shop.to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", decoded(&shop));
     let (other, budgets) = (ClusterKey::new("team", "other"), &controller.providers.budgets);
     assert_eq!(budgets.take("dev", &other, Urgency::Routine, 1, controller.now()), Turn::Granted);
-    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let key = ClusterKey::new("team", "shop");
+    let result = Arc::clone(&controller).reconcile(key.clone()).await;
     assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
     assert_eq!(controller.providers.budgets.waiting("dev", controller.now()), 1);
-    let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
-    assert_eq!(paths, ["/api/v1/namespaces/coppice-access-system/secrets/garden"]);
+    let kubeconfig = "/api/v1/namespaces/coppice-access-system/secrets/garden";
+    let managed = "/apis/coppice.dev/v1alpha1/namespaces/team/managedclusters/shop";
+    let paths = || -> Vec<String> { requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect() };
+    assert_eq!(paths(), [kubeconfig.to_owned(), managed.to_owned(), format!("{managed}/status")]);
+    let said = requests.lock().unwrap()[2].body["status"].clone();
+    let ready = said["conditions"].as_array().unwrap().iter().find(|found| found["type"] == "Ready");
+    assert_eq!(ready.unwrap()["reason"], "ProviderCallsSpent");
+    // It is woken by that write, and writes nothing more.
+    (shop["status"], shop["metadata"]["resourceVersion"]) = (said, json!("8"));
+    controller.clusters.upsert("team", decoded(&shop));
+    let result = Arc::clone(&controller).reconcile(key.clone()).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    assert!(paths().iter().filter(|path| path.ends_with("/status")).count() == 1, "{:?}", paths());
+    assert!(!controller.settled().contains_key(&key), "nobody has looked at it");
 }

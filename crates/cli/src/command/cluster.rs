@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
+use coppice_api::condition;
 use coppice_clusters::managed::patch::{Change, changes, drift};
 use coppice_clusters::managed::plan::{desired_of, last_applied, merged};
 use coppice_clusters::managed::{LiveFact, Managed, Shape};
+use coppice_clusters_api::managed_cluster::RECONCILING;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{ManagedCluster, ManagedClusterSpec, ManagedClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -127,6 +129,7 @@ async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Res
     let place = (&*servers.here.namespace, &*args.name);
     let given = args.file.as_ref().map(|file| spec_of(file, place, io)).transpose()?;
     let Observed { managed, live, is_ours } = read(servers, &args.name, given).await?;
+    note_wait(&managed.status, io)?;
     if !live.is_null() && !is_ours {
         let kind = Shape::of(&managed.spec).kind();
         io.print_note(&format!(
@@ -144,6 +147,7 @@ async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Res
 
 async fn drifted(args: &ClusterDriftArgs, servers: &Servers, io: &mut Io<'_>) -> Result<Exit> {
     let Observed { managed, live, is_ours } = read(servers, &args.name, None).await?;
+    note_wait(&managed.status, io)?;
     if !is_ours {
         bail!(
             "nothing was made for ManagedCluster {}/{} yet, or it is gone",
@@ -155,6 +159,12 @@ async fn drifted(args: &ClusterDriftArgs, servers: &Servers, io: &mut Io<'_>) ->
     let nothing = "nothing was changed by others of what was written";
     show(&found, ["FIELD", "WRITTEN", "LIVE"], nothing, args.output, io)?;
     Ok(if found.is_empty() { Exit::Ok } else { Exit::Attention })
+}
+
+/// Says that it waits for the calls of its provider, if it does.
+fn note_wait(status: &ManagedClusterStatus, io: &mut Io<'_>) -> std::io::Result<()> {
+    let waits = status.asks_again.and_then(|_| condition::find(&status.conditions, RECONCILING));
+    waits.map_or(Ok(()), |waits| io.print_note(&format!("note: {}", waits.message)))
 }
 
 /// The spec that a file has for the ManagedCluster of this namespace and name. One that names no namespace is for that of the request.

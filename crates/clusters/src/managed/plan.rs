@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::live::{is_deleting, may_be_forced, outcome};
-use super::status::{failed, forced, made, next_attempt, ready, under_way, written};
+use super::status::{failed, forced, made, next_attempt, ready, under_way, waits_for_turn, written};
 use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
 use crate::budget::Urgency;
 
@@ -65,6 +65,13 @@ pub enum LiveFact {
     Unserved(String),
     /// It cannot be looked at, or is not to be made: why.
     Refused(Failure),
+    /// It was not looked at, since the calls of its provider are used up.
+    WaitsForTurn {
+        /// Since when it waits for one.
+        since: Timestamp,
+        /// When it asks again.
+        until: Timestamp,
+    },
     /// There is none.
     Absent,
     /// There is one of that name that was not made for this `ManagedCluster`.
@@ -108,6 +115,7 @@ pub fn plan(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let next = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
+        LiveFact::WaitsForTurn { since, until } => return wait_for_turn(observed, *since, *until, now),
         LiveFact::Unserved(message) => Err(Failure::waiting(Reason::ClusterKindMissing, message.clone())),
         LiveFact::Refused(failure) => Err(failure.clone()),
         LiveFact::Foreign => Err(not_ours(observed)),
@@ -272,6 +280,7 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let live = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
+        LiveFact::WaitsForTurn { since, until } => return wait_for_turn(observed, *since, *until, now),
         LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
         LiveFact::Made(live) => live,
@@ -304,6 +313,11 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let message = format!("The cluster is being deleted: {}.", short(message));
     save_or_look(observed, under_way(observed, ClusterState::Deleting, &message, now), LOOK_SOON, now)
+}
+
+/// Waits for the calls of its provider, and says so.
+fn wait_for_turn(observed: &Managed, since: Timestamp, until: Timestamp, now: Timestamp) -> ManagedStep {
+    waits_for_turn(observed, since, until, now).map_or(ManagedStep::Wait(Some(until)), save)
 }
 
 /// How urgent it is to ask its provider: what somebody has asked for goes before what is new, and that before a look at what is under way or

@@ -331,6 +331,64 @@ fn what_somebody_asked_for_is_more_urgent_than_a_look() {
     assert_eq!(managed_urgency(&observed), Urgency::Routine);
 }
 
+/// One that waits for the calls of its provider since then, and asks again after a second.
+fn waits(observed: &Managed, since: i64, now: i64) -> Managed {
+    let live = LiveFact::WaitsForTurn { since: at_second(since), until: at_second(now + 1) };
+    Managed { live, ..observed.clone() }
+}
+
+#[test]
+fn what_waits_for_the_calls_of_its_provider_says_so_and_is_not_written_again_and_again() {
+    let new = managed(on_gardener());
+    let mut observed = waits(&new, 0, 0);
+    let steps = settle(&mut observed, at_second(0));
+    let [ManagedStep::SaveStatus(said)] = &steps[..] else { panic!("{steps:#?}") };
+    assert_eq!((said.state, said.asks_again), (Some(ClusterState::Planning), Some(at_second(1))));
+    assert_eq!(ready_condition(&observed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
+    let reconciling = condition::find(&observed.status.conditions, "Reconciling").unwrap();
+    let says = "callsPerMinute of ClusterProvider g is used up: the garden is asked at 2026-01-01T00:00:01Z";
+    assert!(reconciling.status == "True" && reconciling.message.contains(says), "{reconciling:?}");
+    // It asks once a second for an hour.
+    let mut writes = 0;
+    for second in 1..3600 {
+        observed = waits(&observed, 0, second);
+        writes += settle(&mut observed, at_second(second)).len();
+    }
+    assert!((1..=12).contains(&writes), "{writes}");
+    // It has its turn: the wait is over, and all is as without it.
+    observed.live = LiveFact::Unread;
+    settle(&mut observed, at_second(3600));
+    assert_eq!((observed.status.state, observed.status.asks_again), (Some(ClusterState::Creating), None));
+    assert_eq!(ready_condition(&observed).1, "ClusterCreating");
+}
+
+#[test]
+fn a_change_that_waits_says_so_at_once_a_look_after_a_minute_and_one_at_what_is_done_never() {
+    let ready = ready_cluster(on_gardener());
+    for second in [120, 4000] {
+        assert!(matches!(plan(&waits(&ready, 100, second), at_second(second)), ManagedStep::Wait(Some(_))));
+    }
+    let mut changed = waits(&Managed { generation: 2, ..ready.clone() }, 120, 120);
+    settle(&mut changed, at_second(120));
+    assert_eq!(ready_condition(&changed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
+    // It is as urgent as before, and nothing counts as written.
+    assert_eq!(managed_urgency(&changed), Urgency::Forced);
+    assert_eq!(
+        (changed.status.hash, changed.status.created),
+        (ready.status.hash.clone(), ready.status.created)
+    );
+    let mut deleted = waits(&Managed { generation: 2, deleting: true, ..ready }, 120, 120);
+    assert_eq!(settle(&mut deleted, at_second(120)).len(), 1);
+    let mut creating = managed(on_gardener());
+    settle(&mut creating, at_second(0));
+    assert!(settle(&mut waits(&creating, 15, 70), at_second(70)).is_empty());
+    assert_eq!(settle(&mut waits(&creating, 15, 75), at_second(75)).len(), 1);
+    // A failure that somebody has to do something about stays as it is.
+    creating.live = LiveFact::Refused(Failure::waiting(Reason::NotAllowed, "ask the platform"));
+    settle(&mut creating, at_second(80));
+    assert!(settle(&mut waits(&creating, 80, 400), at_second(400)).is_empty());
+}
+
 #[test]
 fn a_deletion_ends_when_the_object_is_gone() {
     let mut observed = ready_cluster(small());

@@ -6,8 +6,9 @@ use coppice_clusters_api::managed_cluster::{RECONCILING, STALLED};
 use coppice_clusters_api::{ClusterError, ClusterState, FailureClass, MadeCluster, ManagedClusterStatus};
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::Managed;
+use super::plan::{Managed, managed_urgency};
 use super::{Failure, Shape};
+use crate::budget::Urgency;
 
 /// The longest text of an error, in characters.
 const MAX_MESSAGE: usize = 1024;
@@ -17,6 +18,10 @@ const FIRST_RETRY: i64 = 15;
 const LAST_RETRY: i64 = 600;
 /// What waits for somebody is looked at again after so long.
 const LOOK_AGAIN: i64 = 300;
+/// A look at what is under way waits for so long until status says so; what somebody has asked for says it at once.
+const SAID_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// What was said of that stays for so long after its time: one that waits is not written again and again.
+const SAID_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 /// When what failed is tried again: at once if the spec was changed since; none if that alone helps.
 pub(super) fn next_attempt(observed: &Managed) -> Option<Timestamp> {
@@ -55,7 +60,7 @@ pub(super) fn under_way(
         ClusterState::Creating | ClusterState::Ready | ClusterState::Failed => Reason::ClusterCreating,
     };
     status.state = Some(state);
-    status.last_error = None;
+    (status.last_error, status.asks_again) = (None, None);
     let says = |is| condition_state(is, reason, message);
     let stalled = condition_state("False", reason, "Nothing has to be done about it.");
     complete(observed, status, [says("False"), says("True"), stalled], now)
@@ -93,7 +98,7 @@ pub(super) fn ready(observed: &Managed, drifted: usize, now: Timestamp) -> Manag
     let mut status = observed.status.clone();
     status.state = Some(ClusterState::Ready);
     status.created = status.created.or(Some(now));
-    (status.waiting_since, status.last_error) = (None, None);
+    (status.waiting_since, status.last_error, status.asks_again) = (None, None, None);
     let mut message = "The cluster is as its spec says.".to_owned();
     if drifted > 0 {
         let name = &observed.name;
@@ -104,6 +109,51 @@ pub(super) fn ready(observed: &Managed, drifted: usize, now: Timestamp) -> Manag
     let reason = Reason::ClusterReady;
     let idle = || condition_state("False", reason, "Nothing is under way.");
     complete(observed, status, [condition_state("True", reason, &message), idle(), idle()], now)
+}
+
+/// It waits for the calls of its provider; none if status says so already, or does not have to.
+pub(super) fn waits_for_turn(
+    observed: &Managed,
+    since: Timestamp,
+    until: Timestamp,
+    now: Timestamp,
+) -> Option<ManagedClusterStatus> {
+    let provider = &observed.spec.provider.gardener.as_ref()?.cluster_provider;
+    let error = observed.status.last_error.as_ref().filter(|error| error.generation == observed.generation);
+    // What is done, and what waits for somebody, waits for no call.
+    let is_done = !observed.deleting && observed.status.state == Some(ClusterState::Ready);
+    let is_look = managed_urgency(observed) == Urgency::Routine;
+    let is_stalled = error.is_some_and(|error| error.class != FailureClass::Transient);
+    if is_stalled || is_look && (is_done || now.duration_since(since) < SAID_AFTER) {
+        return None;
+    }
+    let (mut status, reason) = (observed.status.clone(), Reason::ProviderCallsSpent);
+    let said = condition::find(&status.conditions, RECONCILING)
+        .filter(|said| said.reason == reason.as_str())
+        .filter(|said| said.observed_generation == Some(observed.generation));
+    let is_current = |at: Timestamp| now.duration_since(at) < SAID_FOR;
+    if said.is_some() && status.asks_again.is_some_and(is_current) {
+        return None;
+    }
+    // In whole seconds, so that people can read it: a moment late.
+    let second = until.as_second() + i64::from(until.subsec_nanosecond() > 0);
+    let at = Timestamp::from_second(second).unwrap_or(until);
+    let message = format!(
+        "It waits, since callsPerMinute of ClusterProvider {provider} is used up: the garden is asked at {at}, or later if others are more urgent."
+    );
+    status.asks_again = Some(at);
+    status.state = status.state.or(Some(ClusterState::Planning));
+    let mut set = |type_: &str, is: &'static str, message: &str| {
+        let state = condition_state(is, reason, message);
+        condition::set(&mut status.conditions, type_, state, observed.generation, now);
+    };
+    set(RECONCILING, "True", &message);
+    // A failure is said as long as nothing else is known.
+    if error.is_none() {
+        set(READY, "False", &message);
+        set(STALLED, "False", "Nothing has to be done about it.");
+    }
+    Some(status)
 }
 
 /// Its deletion is to be forced.
@@ -117,6 +167,7 @@ pub(super) fn forced(observed: &Managed, now: Timestamp) -> ManagedClusterStatus
 pub fn failed(observed: &Managed, failure: &Failure, now: Timestamp) -> ManagedClusterStatus {
     let Failure { reason, class, message } = failure;
     let mut status = observed.status.clone();
+    status.asks_again = None;
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
     let message: String = message.chars().take(MAX_MESSAGE).collect();
