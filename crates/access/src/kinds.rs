@@ -1,5 +1,6 @@
 //! What is watched: every `ClusterAccess`, `ClusterProvider` and `ManagedCluster`, and the metadata of the Secrets that were written for them.
 
+use coppice_clusters_api::managed_cluster::MAX_SPEC_BYTES;
 use coppice_clusters_api::{
     ClusterAccessSpec, ClusterAccessStatus, ClusterProviderSpec, ClusterProviderStatus, ManagedClusterSpec,
     ManagedClusterStatus,
@@ -64,8 +65,7 @@ impl OwnKind for ManagedClusters {
     type Annotations = NoAnnotations;
     const KIND: &'static str = "ManagedCluster";
     const NAMESPACED: bool = true;
-    /// 16 pools, each with 32 labels and as many annotations: nearly as much as an object may have.
-    const MAX_SPEC_BYTES: usize = 1 << 20;
+    const MAX_SPEC_BYTES: usize = MAX_SPEC_BYTES;
 }
 
 /// A kind of which whole objects are read and written, and none is watched.

@@ -523,71 +523,8 @@ mod tests {
             assert_eq!(is_dns_subdomain(name), good, "{name}");
         }
     }
-
-    #[test]
-    fn managed_clusters_are_checked() {
-        let problems = |spec: &str| -> Vec<String> {
-            let spec: Value = serde_yaml::from_str(&format!("{{{spec}}}")).unwrap();
-            let object = serde_json::json!({
-                "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster",
-                "metadata": {"name": "shop", "namespace": "team"}, "spec": spec
-            });
-            check(&object).iter().map(ToString::to_string).collect()
-        };
-        let by_class = "provider: {clusterAPI: {class: c}}, version: 1.33.4";
-        let on_aws = "provider: {gardener: {clusterProvider: g, cloudProfile: aws, credentialsBinding: b, infrastructure: aws}}, version: 1.33.4";
-        let whole =
-            "region: r, networks: {nodes: 10.250.0.0/16}, workers: [{name: a, machine: m, min: 1, max: 1}]";
-        for good in [by_class.to_owned(), format!("{on_aws}, {whole}")] {
-            assert_eq!(problems(&good), Vec::<String>::new(), "{good}");
-        }
-        for (spec, says) in [
-            ("provider: {}, version: 1.33.4".to_owned(), "write exactly one of: clusterAPI"),
-            ("provider: {clusterAPI: {class: c}}, version: v1.33.4".to_owned(), "such as 1.33.4"),
-            (on_aws.to_owned(), "write region, networks.nodes, and workers with a machine each"),
-            (
-                format!("{on_aws}, {}", whole.replace("min: 1, max: 1", "min: 0, max: 0")),
-                "one of them with a max of at least 1",
-            ),
-            (
-                format!("{on_aws}, region: r, networks: {{nodes: 10.250.0.0/16}}, workers: []"),
-                "one of them with a max of at least 1",
-            ),
-            (format!("{on_aws}, {whole}, administrators: [ann]"), "write a ClusterAccess for each of them"),
-            (
-                format!("{by_class}, workers: [{{name: a, min: 2, max: 1}}]"),
-                "write a min that is not larger than max",
-            ),
-            (
-                format!("{by_class}, workers: [{{name: a, min: 0, max: 1, zones: [x, y]}}]"),
-                "at least one worker for each of the zones",
-            ),
-            (format!("{by_class}, workers: [{{name: A, min: 1, max: 1}}]"), "at most 15 lower-case letters"),
-            (
-                format!("{by_class}, workers: [{{name: a, min: 1, max: 1, volume: {{size: 50G}}}}]"),
-                "such as 50Gi",
-            ),
-            (
-                format!(
-                    "{by_class}, workers: [{{name: a, min: 1, max: 1, taints: [{{key: 'a b', effect: NoSchedule}}]}}]"
-                ),
-                "write the key of a taint",
-            ),
-            (
-                format!(
-                    "{by_class}, workers: [{{name: a, min: 1, max: 1, taints: [{{key: x.io/a, value: 'b:c', effect: NoSchedule}}]}}]"
-                ),
-                "write the value of a taint",
-            ),
-            (format!("{by_class}, networks: {{pods: 10.0.0.0}}"), "such as 10.250.0.0/16"),
-            (format!("{by_class}, networks: {{pods: 10.0.0.0/33}}"), "a length up to 32"),
-            (format!("{by_class}, networks: {{services: 10.256.0.0/16}}"), "four numbers up to 255"),
-            (format!("{by_class}, networks: {{nodes: 'fd00::/48'}}"), "write an IPv4 prefix"),
-            (format!("{by_class}, deletion: {{forceAfter: 1m}}"), "write 1h to 30d"),
-            (format!("{by_class}, oidc: {{issuerURL: 'http://x', clientID: c}}"), "begins with https://"),
-        ] {
-            let found = problems(&spec);
-            assert!(found.iter().any(|problem| problem.contains(says)), "{spec}: {found:#?}");
-        }
-    }
 }
+
+#[cfg(test)]
+#[path = "validate_managed_tests.rs"]
+mod managed_tests;

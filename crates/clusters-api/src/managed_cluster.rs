@@ -18,6 +18,9 @@ use crate::schema;
 /// So many zones have addresses: a network is divided into no more.
 pub const MAX_ZONES: usize = 8;
 
+/// Bytes of a spec that are read, and so kept in memory. The longest spec that the schema accepts has no more, unless JSON has to escape its texts.
+pub const MAX_SPEC_BYTES: usize = 128 << 10;
+
 /// Of conditions: whether something is being done, as kstatus reads it.
 pub const RECONCILING: &str = "Reconciling";
 /// Of conditions: whether nothing goes on until somebody changes something, as kstatus reads it.
@@ -86,7 +89,10 @@ pub struct ManagedClusterSpec {
     /// The pools of workers. Those that are taken away here are deleted, with their machines. Default: none, and the cluster has what its
     /// provider gives every cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"], "x-kubernetes-validations" = [{
+        "rule": "self.map(w, (has(w.labels) ? size(w.labels) : 0) + (has(w.annotations) ? size(w.annotations) : 0) + (has(w.taints) ? size(w.taints) : 0)).sum() <= 128",
+        "message": "write at most 128 labels, annotations and taints, of all pools together: an object keeps no more of them"
+    }]))]
     pub workers: Vec<WorkerPool>,
     /// What the control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]

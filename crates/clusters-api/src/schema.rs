@@ -297,7 +297,7 @@ pub(crate) fn zones(generator: &mut SchemaGenerator) -> Schema {
 pub(crate) fn administrators(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set",
-        "items": {"type": "string", "minLength": 1, "maxLength": 256}
+        "items": {"type": "string", "minLength": 1, "maxLength": 128}
     })
 }
 
@@ -321,7 +321,7 @@ pub(crate) fn pool_labels(_: &mut SchemaGenerator) -> Schema {
 
 /// Annotations of nodes.
 pub(crate) fn pool_annotations(_: &mut SchemaGenerator) -> Schema {
-    pool_map(1024)
+    pool_map(256)
 }
 
 /// The key of a taint, as that of a label.

@@ -9,8 +9,8 @@
 //! label alone. *Guarantees*: nothing is made without a finalizer and an intent in status; an object is changed and deleted only as it was
 //! read, with the uid that status names; of its fields those alone are written that the spec decides.
 //!
-//! Errors: what the provider or this API server refuses is said in status, and tried again as its class says; what is not known is tried
-//! again with backoff by the queue.
+//! Errors: what the provider or this API server refuses is said in status, and tried again as its class says; so is a spec that is not
+//! understood. What is not known is tried again with backoff by the queue.
 
 mod apply;
 mod observe;
@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use coppice_clusters::managed::{LiveFact, ManagedStep};
+use coppice_clusters::managed::{LiveFact, ManagedStep, not_understood};
 use coppice_clusters_api::ClusterState;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
@@ -33,6 +33,7 @@ use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watches::{Subscription, Watches};
+use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -150,6 +151,39 @@ impl ManagedClusterController {
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
     }
 
+    /// Says in status that its spec cannot be understood, once. Nothing is written where that is so of its status.
+    async fn say_not_understood(
+        &self,
+        permit: &Permit,
+        key: &ClusterKey,
+        cached: &ManagedClusterObject,
+    ) -> ReconcileResult {
+        let said = |managed: &ManagedClusterObject| {
+            let error = managed.spec.as_ref().err().filter(|_| managed.status_error.is_none())?;
+            let of = (managed.generation, managed.terminating);
+            not_understood(&managed.status, of, &error.to_string(), self.now())
+        };
+        if said(cached).is_none() {
+            return ReconcileResult::Done;
+        }
+        let managed = match observe::fresh(self, key).await {
+            Ok(Some(managed)) => managed,
+            Ok(None) => return ReconcileResult::Done,
+            Err(error) => return self.failed(key, &error.to_string()),
+        };
+        let Some(status) = said(&managed) else { return ReconcileResult::Done };
+        match write::status::<ManagedClusters>(&self.clients, permit, &managed, &status).await {
+            Ok(written) => {
+                report::saved(self, &written, &managed.status);
+                ReconcileResult::Done
+            }
+            Err(WriteError::Conflict | WriteError::Gone) => {
+                ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO }
+            }
+            Err(error) => self.failed(key, &error.to_string()),
+        }
+    }
+
     fn settled(&self) -> MutexGuard<'_, HashMap<ClusterKey, Instant>> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,7 +236,7 @@ impl Controller for ManagedClusterController {
         let Some(cached) = self.clusters.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
         if let Err(error) = cached.decoded() {
             report::not_understood(&key, &error.to_string());
-            return ReconcileResult::Done;
+            return self.say_not_understood(&permit, &key, &cached).await;
         }
         if let Some(until) = self.rests_until(&key, &cached) {
             return ReconcileResult::At(until);

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters::{Turn, Urgency};
+use coppice_clusters_api::managed_cluster::MAX_SPEC_BYTES;
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -129,6 +130,49 @@ async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }));
     let sent = requests.lock().unwrap();
     assert!(sent.iter().all(|sent| sent.method == Method::GET), "{sent:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_is_too_large_or_not_understood_is_said_once_and_nothing_is_done() {
+    let mut large = object(&json!({}))["spec"].clone();
+    large["workers"] =
+        json!([{"name": "a", "min": 1, "max": 1, "annotations": {"a": "x".repeat(MAX_SPEC_BYTES)}}]);
+    for (spec, says) in
+        [(large, "more than the 131072 that are read"), (json!({"version": 7}), "cannot be understood")]
+    {
+        let mut shop = object(&json!({}));
+        shop["spec"] = spec;
+        let there = shop.clone();
+        let (clients, requests) = scripted(move |method, _, body| match *method {
+            Method::GET => Answer::Object(200, there.clone()),
+            Method::PUT => {
+                let mut saved = there.clone();
+                saved["status"] = body["status"].clone();
+                Answer::Object(200, saved)
+            }
+            _ => Answer::Object(201, json!({})),
+        });
+        let controller = controller(clients);
+        let key = ClusterKey::new("team", "shop");
+        let decoded =
+            |shop: &Value| read::decoded::<ManagedClusters>(shop.to_string().as_bytes(), &()).unwrap();
+        controller.clusters.upsert("team", decoded(&shop));
+        let _ = Arc::clone(&controller).reconcile(key.clone()).await;
+        let writes = || -> Vec<Sent> {
+            let sent = requests.lock().unwrap();
+            let is_event = |sent: &&Sent| sent.path.contains("/events");
+            sent.iter().filter(|sent| sent.method != Method::GET && !is_event(sent)).cloned().collect()
+        };
+        let saved = writes();
+        assert_eq!((saved.len(), reasons(&saved)), (1, vec!["InvalidSpec"]), "{saved:#?}");
+        let status = saved[0].body["status"].clone();
+        assert_eq!((&status["state"], &status["observedGeneration"]), (&json!("Failed"), &json!(1)));
+        assert!(status["lastError"]["message"].as_str().unwrap().contains(says), "{status:#}");
+        (shop["status"], shop["metadata"]["resourceVersion"]) = (status, json!("8"));
+        controller.clusters.upsert("team", decoded(&shop));
+        let _ = Arc::clone(&controller).reconcile(key).await;
+        assert_eq!(writes().len(), 1, "it is said already");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_clusters_api::ManagedClusterStatus;
 use serde::Deserialize;
 
 use super::*;
@@ -76,6 +77,39 @@ fn what_no_variable_takes_is_refused_with_what_to_write() {
     let says = "spec.workers[a].machine: write into spec.provider.clusterAPI.variables.machine";
     assert!(failure.message.starts_with(says), "{failure:?}");
     assert_eq!(failure.class, FailureClass::Permanent);
+}
+
+#[test]
+fn what_no_object_keeps_is_refused_with_what_to_write() {
+    let pool = |at: usize| {
+        let annotations: BTreeMap<String, String> =
+            (0..16).map(|key| (format!("example.com/{at}-{key}"), "x".repeat(256))).collect();
+        let zones = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        json!({"name": format!("p{at}"), "min": 8, "max": 8, "zones": zones, "annotations": annotations})
+    };
+    let observed = |pools: usize| {
+        let spec = json!({
+            "provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4",
+            "workers": (0..pools).map(pool).collect::<Vec<_>>()
+        });
+        Managed {
+            namespace: "team".to_owned(),
+            name: "shop".to_owned(),
+            uid: "u".to_owned(),
+            generation: 1,
+            deleting: false,
+            has_finalizer: true,
+            spec: serde_json::from_value(spec).unwrap(),
+            status: ManagedClusterStatus::default(),
+            object_namespace: "team".to_owned(),
+            project: None,
+            live: LiveFact::Absent,
+        }
+    };
+    assert!(plan::desired_of(&observed(1), &Value::Null).is_ok());
+    let failure = plan::desired_of(&observed(8), &Value::Null).unwrap_err();
+    assert!(failure.message.starts_with("spec.workers: write fewer or shorter labels"), "{failure:?}");
+    assert_eq!((failure.reason, failure.class), (Reason::InvalidSpec, FailureClass::Permanent));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 pub use live::Outcome;
 pub use permission::{made_elsewhere, project};
 pub use plan::{LiveFact, Managed, ManagedStep, managed_urgency, plan};
-pub use status::failed;
+pub use status::{failed, not_understood};
 
 /// As which object a cluster is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,8 @@ const LOOK_SOON: SignedDuration = SignedDuration::from_secs(15);
 const LOOK_LATER: SignedDuration = SignedDuration::from_mins(1);
 /// So long it is waited for what is under way, until that counts as failed.
 pub const DEADLINE: SignedDuration = SignedDuration::from_hours(1);
+/// The fields that were written are kept in an annotation of the object, and all of its annotations have 256 KiB at most.
+const MAX_APPLIED: usize = 192 << 10;
 /// Without it Gardener deletes nothing.
 const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
 /// With it Gardener forgets what it could not delete.
@@ -143,7 +145,18 @@ pub fn desired_of(observed: &Managed, live: &Value) -> Result<Value, Failure> {
         uid: observed.uid.clone(),
         addresses: addresses_of(observed, live)?,
     };
-    desired(&observed.spec, live, &settings)
+    let desired = desired(&observed.spec, live, &settings)?;
+    let bytes = desired.to_string().len();
+    if bytes > MAX_APPLIED {
+        return Err(Failure::permanent(
+            Reason::InvalidSpec,
+            format!(
+                "spec.workers: write fewer or shorter labels, annotations, taints and zones: what is made of them has {bytes} bytes, and an object keeps \
+                 {MAX_APPLIED}"
+            ),
+        ));
+    }
+    Ok(desired)
 }
 
 /// The addresses that its zones have, and those of its new zones.

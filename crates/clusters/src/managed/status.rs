@@ -63,7 +63,7 @@ pub(super) fn under_way(
     (status.last_error, status.asks_again) = (None, None);
     let says = |is| condition_state(is, reason, message);
     let stalled = condition_state("False", reason, "Nothing has to be done about it.");
-    complete(observed, status, [says("False"), says("True"), stalled], now)
+    complete(observed.generation, status, [says("False"), says("True"), stalled], now)
 }
 
 /// Another desired state is written, or was.
@@ -108,7 +108,7 @@ pub(super) fn ready(observed: &Managed, drifted: usize, now: Timestamp) -> Manag
     }
     let reason = Reason::ClusterReady;
     let idle = || condition_state("False", reason, "Nothing is under way.");
-    complete(observed, status, [condition_state("True", reason, &message), idle(), idle()], now)
+    complete(observed.generation, status, [condition_state("True", reason, &message), idle(), idle()], now)
 }
 
 /// It waits for the calls of its provider; none if status says so already, or does not have to.
@@ -165,17 +165,45 @@ pub(super) fn forced(observed: &Managed, now: Timestamp) -> ManagedClusterStatus
 
 /// Something was not done.
 pub fn failed(observed: &Managed, failure: &Failure, now: Timestamp) -> ManagedClusterStatus {
-    let Failure { reason, class, message } = failure;
-    let mut status = observed.status.clone();
+    not_done(&observed.status, (observed.generation, observed.deleting), failure, now)
+}
+
+/// The spec of one with this status, of this generation, which is being deleted or not, cannot be understood; none if status says so already.
+/// Another version may understand it, so that it is looked at again.
+pub fn not_understood(
+    before: &ManagedClusterStatus,
+    (generation, deleting): (i64, bool),
+    why: &str,
+    now: Timestamp,
+) -> Option<ManagedClusterStatus> {
+    let message = format!(
+        "{why}; nothing is done until the spec is corrected, or a version of Coppice runs that understands it"
+    );
+    let message: String = message.chars().take(MAX_MESSAGE).collect();
+    let failure = Failure::waiting(Reason::InvalidSpec, message);
+    let is_said = |error: &ClusterError| error.generation == generation && error.message == failure.message;
+    if before.last_error.as_ref().is_some_and(is_said) {
+        return None;
+    }
+    Some(not_done(before, (generation, deleting), &failure, now))
+}
+
+fn not_done(
+    before: &ManagedClusterStatus,
+    (generation, deleting): (i64, bool),
+    Failure { reason, class, message }: &Failure,
+    now: Timestamp,
+) -> ManagedClusterStatus {
+    let mut status = before.clone();
     status.asks_again = None;
-    let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
+    let before = status.last_error.as_ref().filter(|error| error.generation == generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
     let message: String = message.chars().take(MAX_MESSAGE).collect();
-    if observed.deleting && status.state != Some(ClusterState::Deleting) {
+    if deleting && status.state != Some(ClusterState::Deleting) {
         // What was waited for before says nothing about how long a deletion has lasted, after which it is forced.
         status.waiting_since = None;
     }
-    status.state = Some(if observed.deleting { ClusterState::Deleting } else { ClusterState::Failed });
+    status.state = Some(if deleting { ClusterState::Deleting } else { ClusterState::Failed });
     let is = |is: bool| if is { "True" } else { "False" };
     let stalls = *class != FailureClass::Transient;
     let conditions = [
@@ -187,11 +215,11 @@ pub fn failed(observed: &Managed, failure: &Failure, now: Timestamp) -> ManagedC
         reason: reason.to_string(),
         class: *class,
         message,
-        generation: observed.generation,
+        generation,
         attempts,
         at: now,
     });
-    complete(observed, status, conditions, now)
+    complete(generation, status, conditions, now)
 }
 
 fn condition_state(status: &'static str, reason: Reason, message: &str) -> ConditionState {
@@ -200,14 +228,14 @@ fn condition_state(status: &'static str, reason: Reason, message: &str) -> Condi
 
 /// With `Ready`, `Reconciling` and `Stalled`.
 fn complete(
-    observed: &Managed,
+    generation: i64,
     mut status: ManagedClusterStatus,
     [ready, reconciling, stalled]: [ConditionState; 3],
     now: Timestamp,
 ) -> ManagedClusterStatus {
-    status.observed_generation = Some(observed.generation);
+    status.observed_generation = Some(generation);
     for (type_, state) in [(READY, ready), (RECONCILING, reconciling), (STALLED, stalled)] {
-        condition::set(&mut status.conditions, type_, state, observed.generation, now);
+        condition::set(&mut status.conditions, type_, state, generation, now);
     }
     status
 }
