@@ -75,6 +75,153 @@ fn managed_clusters_are_checked() {
     }
 }
 
+const OF_CLASS: &str = "provider: {clusterAPI: {class: c}}, version: 1.33.4";
+
+/// Checks each text in the place of `@`: what is good has no problem, what is bad one that begins at the field and says what to write instead.
+fn check_each(place: &str, field: &str, good: &[&str], bad: &[&str], says: &str) {
+    let problems_with = |value: &str| problems(&format!("{OF_CLASS}, {}", place.replace('@', value)));
+    for value in good {
+        assert_eq!(problems_with(value), Vec::<String>::new(), "{field}: {value}");
+    }
+    for value in bad {
+        let found = problems_with(value);
+        assert!(
+            found.iter().any(|found| found.starts_with(field) && found.contains(says)),
+            "{field}: {value}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_oidc_is_answered_with_what_to_write() {
+    let other =
+        |field: &str| format!("oidc: {{issuerURL: 'https://id.example.com', clientID: c, {field}: @}}");
+    let bad = [
+        "'http://id.example.com'",
+        "'https://ann:pw@id.example.com'",
+        "'https://id.example.com?x=1'",
+        "'https://id.example.com/#x'",
+        "'https://'",
+        "'https://id example.com'",
+        "'https://id.example.com/\u{fc}'",
+    ];
+    check_each(
+        "oidc: {issuerURL: @, clientID: c}",
+        "spec.oidc.issuerURL",
+        &["'https://id.example.com'", "'https://id.example.com:8443/realms/a'"],
+        &bad,
+        "such as https://id.example.com",
+    );
+    check_each(
+        "oidc: {issuerURL: 'https://id.example.com', clientID: @}",
+        "spec.oidc.clientID",
+        &["c", "'my client'", "6f1b-42/x"],
+        &["' c'", "'c '", "\"a\\tb\"", "'\u{fc}'"],
+        "write the client id that the issuer has",
+    );
+    for claim in ["usernameClaim", "groupsClaim"] {
+        let field = format!("spec.oidc.{claim}");
+        let good = ["email", "'https://example.com/groups'", "'cognito:groups'"];
+        check_each(&other(claim), &field, &good, &["'my groups'", "'\u{fc}'"], "write the name of a claim");
+    }
+    for prefix in ["usernamePrefix", "groupsPrefix"] {
+        let field = format!("spec.oidc.{prefix}");
+        let place = other(prefix);
+        check_each(&place, &field, &["''", "'oidc:'"], &["'a b'"], "write a prefix of ASCII characters");
+        check_each(&place, &field, &[], &["'system:'", "'system:oidc:'"], "does not begin with system:");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_pools_is_answered_with_what_to_write() {
+    let pool = |field: &str| format!("workers: [{{name: a, min: 1, max: 1, {field}}}]");
+    let long = format!("{}: a", "x".repeat(64));
+    let keys = ["tier: a", "example.com/tier: a", "example.com/T_1: ''"];
+    let bad_keys =
+        ["'a b': c", "'-a': c", "'Example.com/a': c", "'a/b/c': d", "'example.com/': c", long.as_str()];
+    for (map, says) in
+        [("labels", "write the key of a label"), ("annotations", "write the key of an annotation")]
+    {
+        let field = format!("spec.workers[0].{map}");
+        check_each(&pool(&format!("{map}: {{@}}")), &field, &keys, &bad_keys, says);
+    }
+    check_each(
+        &pool("labels: {tier: @}"),
+        "spec.workers[0].labels",
+        &["front", "''", "a.b_c-1"],
+        &["'a b'", "'-a'", "'a:b'"],
+        "write the value of a label",
+    );
+    check_each(
+        &pool("taints: [@]"),
+        "spec.workers[0].taints",
+        &["{key: a, effect: NoSchedule}, {key: a, effect: NoExecute}, {key: b, effect: NoSchedule}"],
+        &["{key: a, effect: NoSchedule}, {key: a, value: x, effect: NoSchedule}"],
+        "write a taint of a key and an effect once",
+    );
+    let name = "write the name that the provider has for it";
+    for field in
+        ["machine: @", "image: {name: @}", "image: {name: a, version: @}", "volume: {size: 1Gi, type: @}"]
+    {
+        check_each(&pool(field), "spec.workers[0].", &["a", "m6i.large"], &["'a b'", "'-a'"], name);
+    }
+    check_each(&pool("zones: [@]"), "spec.workers[0].zones[0]", &["a", "'1'"], &["'a b'"], name);
+}
+
+#[test]
+fn what_is_wrong_with_names_and_networks_is_answered_with_what_to_write() {
+    let good = ["ann", "'oidc:ann@example.com'", "'CN=Ann Example'"];
+    let says = "write the name of a user as the API server of the cluster has it";
+    check_each(
+        "administrators: [@]",
+        "spec.administrators[0]",
+        &good,
+        &["' ann'", "'ann '", "\"a\\nb\""],
+        says,
+    );
+    let says = "write the name of an object";
+    check_each("auditPolicy: @", "spec.auditPolicy", &["a", "a.b-c"], &["A", "'a b'", "a_b"], says);
+    for network in ["nodes", "pods", "services"] {
+        let (place, field) = (format!("networks: {{{network}: @}}"), format!("spec.networks.{network}"));
+        let bad = ["10.250.0.1/16", "10.250.0.0", "010.0.0.0/8"];
+        check_each(&place, &field, &["10.250.0.0/16"], &bad, "that begins at its first address");
+    }
+    check_each(
+        "region: @",
+        "spec.region",
+        &["eu-central-1"],
+        &["'a b'"],
+        "write the name that the provider has",
+    );
+}
+
+#[test]
+fn what_an_infrastructure_does_not_take_is_answered_with_what_to_write() {
+    let on = |infrastructure: &str, nodes: &str, zones: &str| {
+        problems(&format!(
+            "provider: {{gardener: {{clusterProvider: g, cloudProfile: c, credentialsBinding: b, infrastructure: {infrastructure}}}}}, version: 1.33.4, \
+             region: r, networks: {{nodes: {nodes}}}, workers: [{{name: a, machine: m, min: 1, max: 1, zones: [{zones}]}}]"
+        ))
+    };
+    let sized = "write a networks.nodes of 16 to 24 bits";
+    for (infrastructure, nodes, zones, says) in [
+        ("aws", "10.0.0.0/15", "a", sized),
+        ("azure", "10.250.0.0/25", "'1'", sized),
+        ("azure", "10.250.0.0/16", "a", "write the numbers of zones of Azure"),
+        ("gcp", "10.250.0.0/16", "", "write at least one zone"),
+    ] {
+        let found = on(infrastructure, nodes, zones);
+        assert!(found.len() == 1 && found[0].contains(says), "{infrastructure} {nodes} {zones}: {found:#?}");
+    }
+    for (infrastructure, nodes, zones) in
+        [("aws", "10.250.0.0/16", "a"), ("azure", "10.250.0.0/24", "'1'"), ("gcp", "10.0.0.0/8", "a")]
+    {
+        assert_eq!(on(infrastructure, nodes, zones), Vec::<String>::new());
+    }
+    let found = problems(&format!("{OF_CLASS}, deletion: {{forceAfter: 1h}}"));
+    assert!(found.len() == 1 && found[0].contains("leave out deletion.forceAfter"), "{found:#?}");
+}
+
 /// The longest that is accepted, of characters that JSON has as they are.
 fn longest() -> Value {
     let text = |length: usize| "x".repeat(length);

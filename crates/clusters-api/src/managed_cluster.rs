@@ -62,6 +62,18 @@ pub const STALLED: &str = "Stalled";
     "rule": "!has(self.provider.gardener) || !has(self.administrators) || size(self.administrators) == 0",
     "message": "leave out administrators, and write a ClusterAccess for each of them: a Shoot has no field for them"
 }, {
+    "rule": "!has(self.provider.clusterAPI) || !has(self.deletion) || !has(self.deletion.forceAfter)",
+    "message": "leave out deletion.forceAfter: nothing forces the deletion of a Cluster of Cluster API"
+}, {
+    "rule": "!has(self.provider.gardener) || !(self.provider.gardener.infrastructure in ['aws', 'azure']) || !has(self.networks) || !has(self.networks.nodes) || !isCIDR(self.networks.nodes) || cidr(self.networks.nodes).prefixLength() >= 16 && cidr(self.networks.nodes).prefixLength() <= 24",
+    "message": "write a networks.nodes of 16 to 24 bits, such as 10.250.0.0/16: on AWS and Azure it is divided among the zones"
+}, {
+    "rule": "!has(self.provider.gardener) || self.provider.gardener.infrastructure != 'azure' || !has(self.workers) || self.workers.all(w, !has(w.zones) || w.zones.all(z, z.matches('^[1-9][0-9]?$')))",
+    "message": "write the numbers of zones of Azure into workers[].zones, such as '1'"
+}, {
+    "rule": "!has(self.provider.gardener) || self.provider.gardener.infrastructure != 'gcp' || has(self.workers) && self.workers.exists(w, has(w.zones) && size(w.zones) > 0)",
+    "message": "write at least one zone into workers[].zones: Google Cloud needs it"
+}, {
     "rule": "has(self.region) == has(oldSelf.region) && (!has(self.region) || self.region == oldSelf.region)",
     "message": "the region of a cluster cannot be changed: write another ManagedCluster"
 }, {
@@ -177,7 +189,10 @@ pub struct WorkerPool {
     pub annotations: BTreeMap<String, String>,
     /// Taints of the nodes. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
+        "rule": "self.all(t, self.exists_one(u, u.key == t.key && u.effect == t.effect))",
+        "message": "write a taint of a key and an effect once"
+    }]))]
     pub taints: Vec<Taint>,
 }
 
@@ -248,27 +263,27 @@ pub enum FailureTolerance {
 pub struct Oidc {
     /// The URL of the issuer.
     #[serde(rename = "issuerURL")]
-    #[schemars(schema_with = "schema::https_url")]
+    #[schemars(schema_with = "schema::issuer_url")]
     pub issuer_url: String,
     /// The audience that its tokens have to name.
     #[serde(rename = "clientID")]
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(schema_with = "schema::client_id")]
     pub client_id: String,
     /// The claim with the name of the user. Default: `sub`, which every token has.
     #[serde(default = "username_claim")]
-    #[schemars(length(min = 1, max = 256), default = "username_claim")]
+    #[schemars(schema_with = "schema::claim", default = "username_claim")]
     pub username_claim: String,
     /// What is put before that name, so that nobody gets the name of another. Default: `oidc:`.
     #[serde(default = "prefix")]
-    #[schemars(length(max = 256), default = "prefix")]
+    #[schemars(schema_with = "schema::claim_prefix", default = "prefix")]
     pub username_prefix: String,
     /// The claim with the groups of the user. Default: none, and users have no groups by their tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(schema_with = "schema::claim")]
     pub groups_claim: Option<String>,
     /// What is put before these. Default: `oidc:`.
     #[serde(default = "prefix")]
-    #[schemars(length(max = 256), default = "prefix")]
+    #[schemars(schema_with = "schema::claim_prefix", default = "prefix")]
     pub groups_prefix: String,
 }
 

@@ -259,9 +259,10 @@ pub(crate) fn variable(_: &mut SchemaGenerator) -> Schema {
 
 /// An IPv4 prefix.
 pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
-    let message = "write an IPv4 prefix, four numbers up to 255 and a length up to 32, such as 10.250.0.0/16";
+    let message = "write an IPv4 prefix, four numbers up to 255 and a length up to 32, that begins at its first address, such as 10.250.0.0/16";
     // isCIDR takes both families: with four numbers it is IPv4.
-    text(18, "self.matches('^[0-9]{1,3}([.][0-9]{1,3}){3}/[0-9]{1,2}$') && isCIDR(self)", message)
+    let rule = "self.matches('^[0-9]{1,3}([.][0-9]{1,3}){3}/[0-9]{1,2}$') && isCIDR(self) && cidr(self).masked() == cidr(self)";
+    text(18, rule, message)
 }
 
 /// The name of a pool of workers.
@@ -275,13 +276,40 @@ pub(crate) fn volume_size(_: &mut SchemaGenerator) -> Schema {
     text(10, "self.matches('^[1-9][0-9]*(Gi|Ti)$')", "write a size in Gi or Ti, such as 50Gi")
 }
 
-/// A URL by https.
-pub(crate) fn https_url(_: &mut SchemaGenerator) -> Schema {
+/// The URL of an issuer.
+pub(crate) fn issuer_url(_: &mut SchemaGenerator) -> Schema {
+    let rule = "self.matches('^[!-~]+$') && self.matches('^https://[^/?#@]+(/[^?#]*)?$') && isURL(self)";
     text(
         512,
-        "self.matches('^https://[^/?# ]+(/[^?# ]*)?$')",
-        "write a URL that begins with https://, without a query",
+        rule,
+        "write a URL that begins with https://, without a user, a query and a fragment, such as https://id.example.com",
     )
+}
+
+/// The audience of tokens.
+pub(crate) fn client_id(_: &mut SchemaGenerator) -> Schema {
+    let message = "write the client id that the issuer has for the cluster: ASCII characters, without a space at its beginning or end";
+    text(256, "self.matches('^[!-~]([ -~]*[!-~])?$')", message)
+}
+
+/// The name of a claim.
+pub(crate) fn claim(_: &mut SchemaGenerator) -> Schema {
+    let message = "write the name of a claim, such as sub, email or https://example.com/groups: ASCII characters without spaces";
+    text(256, "self.matches('^[!-~]+$')", message)
+}
+
+/// What is put before the names of users or groups.
+pub(crate) fn claim_prefix(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "maxLength": 256,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^[!-~]*$')",
+            "message": "write a prefix of ASCII characters without spaces, such as oidc:"
+        }, {
+            "rule": "!self.startsWith('system:')",
+            "message": "write a prefix that does not begin with system:, as names of Kubernetes itself do, such as oidc:"
+        }]
+    })
 }
 
 /// Zones of a pool of workers.
@@ -297,39 +325,61 @@ pub(crate) fn zones(generator: &mut SchemaGenerator) -> Schema {
 pub(crate) fn administrators(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set",
-        "items": {"type": "string", "minLength": 1, "maxLength": 128}
+        "items": {
+            "type": "string", "minLength": 1, "maxLength": 128,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[^[:cntrl:]]+$') && self.trim() == self",
+                "message": "write the name of a user as the API server of the cluster has it, such as oidc:ann@example.com: without control characters, and without a space \
+                            at its beginning or end"
+            }]
+        }
     })
 }
 
-/// Labels or annotations of nodes. Their keys are checked by the provider: a rule with a regular expression for each would cost too much
-/// in so many pools.
-fn pool_map(longest: u32) -> Schema {
+/// The key of a label, annotation or taint: a name, after a domain and '/' or without.
+const KEY: &str = "^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$";
+/// The value of a label or taint.
+const VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
+
+/// What a key consists of.
+fn key_of(example: &str) -> String {
+    format!(
+        "write {example}: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, after a domain and '/' or without"
+    )
+}
+
+/// A map of nodes. A map's keys have no rules of their own.
+fn pool_map(values: &Value, key: &str) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 32,
-        "additionalProperties": {"type": "string", "maxLength": longest},
+        "additionalProperties": values,
         "x-kubernetes-validations": [{
-            "rule": "self.all(key, size(key) <= 317)",
-            "message": "write keys of at most 317 characters"
+            "rule": format!("self.all(key, key.matches('{KEY}'))"),
+            "message": key_of(key)
         }]
     })
 }
 
 /// Labels of nodes.
 pub(crate) fn pool_labels(_: &mut SchemaGenerator) -> Schema {
-    pool_map(63)
+    let message = "write the value of a label, such as front: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+    let values = json!({
+        "type": "string", "maxLength": 63,
+        "x-kubernetes-validations": [{"rule": format!("self.matches('{VALUE}')"), "message": message}]
+    });
+    pool_map(&values, "the key of a label, such as tier or example.com/tier")
 }
 
 /// Annotations of nodes.
 pub(crate) fn pool_annotations(_: &mut SchemaGenerator) -> Schema {
-    pool_map(256)
+    let values = json!({"type": "string", "maxLength": 256});
+    pool_map(&values, "the key of an annotation, such as example.com/owner")
 }
 
 /// The key of a taint, as that of a label.
 pub(crate) fn taint_key(_: &mut SchemaGenerator) -> Schema {
-    let rule = "self.matches('^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$')";
-    let message = "write the key of a taint, such as dedicated or example.com/dedicated: letters, digits, '-', '_' and '.', beginning and ending with a \
-                   letter or digit, after a domain and '/' or without";
-    text(317, rule, message)
+    let message = key_of("the key of a taint, such as dedicated or example.com/dedicated");
+    text(317, &format!("self.matches('{KEY}')"), &message)
 }
 
 /// The value of a taint, as that of a label.
@@ -337,7 +387,7 @@ pub(crate) fn taint_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "maxLength": 63,
         "x-kubernetes-validations": [{
-            "rule": "self.matches('^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$')",
+            "rule": format!("self.matches('{VALUE}')"),
             "message": "write the value of a taint, such as builds: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
         }]
     })
