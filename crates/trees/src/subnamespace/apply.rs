@@ -8,7 +8,7 @@ use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_
 use coppice_api::steps::Intent;
 use coppice_api::{Reason, SubnamespacePhase};
 use coppice_controllers::{Applied, StatusWriter};
-use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
+use coppice_kinds::{Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::record::StepOutcome;
@@ -77,19 +77,16 @@ pub(super) async fn next(
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
         Step::DeleteNamespace(intent) => delete(context, permit, key, intent, observation.share()).await,
-        // What is deleted with it cannot be undone, and the reads have taken their time since the permit was given.
-        Step::DeleteBelow(_) if permit.check().is_err() => Progress::CheckAt(None),
-        Step::DeleteBelow(lowest) => {
-            match write::delete::<Subnamespaces>(&context.shared.clients, permit, &lowest.0).await {
-                // What came of it the watch says, before anything else is decided: only caches know what is far below.
-                Ok(()) => {
+        Step::DeleteBelow(lowest) => match delete_below(context, permit, &observation, &lowest.0).await {
+            // What came of it the watch says, before anything else is decided: only caches know what is far below.
+            Ok(is_deleted) => {
+                if is_deleted {
                     report::events(&context.shared, object, &events);
-                    Progress::CheckAt(next_check)
                 }
-                Err(WriteError::Conflict | WriteError::Gone) => Progress::CheckAt(next_check),
-                Err(error) => Progress::Failed(ProgressError::Write(error)),
+                Progress::CheckAt(next_check)
             }
-        }
+            Err(error) => Progress::Failed(error),
+        },
         step => {
             let done = carry_out(context, permit, &observation, step).await;
             if let Err(WriteError::Refused(error)) = &done {
@@ -97,6 +94,45 @@ pub(super) async fn next(
             }
             outcome(context, observation, done)
         }
+    }
+}
+
+/// Deletes the Subnamespace below that caches have chosen; false where fresh reads show that it must stay or is another. A deletion
+/// cannot be taken back, so the caches do not decide alone (H3).
+async fn delete_below(
+    context: &TreeContext,
+    permit: &Permit,
+    observation: &Observation,
+    chosen: &SubnamespaceObject,
+) -> Result<bool, ProgressError<ReadError>> {
+    let clients = &context.shared.clients;
+    let (parent, name) = (&*chosen.namespace, &*chosen.name);
+    let (now, namespace) = tokio::try_join!(
+        read::get::<Subnamespaces>(&clients.reads, parent, name),
+        read::get::<Namespaces>(&clients.reads, "", name),
+    )
+    .map_err(|error| ProgressError::Read(ReadError::from(error)))?;
+    let Some(now) = now else { return Ok(false) };
+    let own = namespace.filter(|namespace| plan::is_namespace_of(namespace, &now));
+    if !plan::may_still_go(chosen, &now, own.as_ref(), &observation.settings) {
+        return Ok(false);
+    }
+    // Whoever creates a namespace below another one marks that one first.
+    if own.is_some_and(|own| own.labels.get(LABEL_CHILDREN).is_some()) {
+        let children = read::list::<Subnamespaces>(&clients.reads, name).await;
+        let children = children.map_err(|error| ProgressError::Read(ReadError::from(error)))?;
+        if !children.is_empty() {
+            return Ok(false);
+        }
+    }
+    // The reads have taken their time since the permit was given.
+    if permit.check().is_err() {
+        return Ok(false);
+    }
+    match write::delete::<Subnamespaces>(clients, permit, &now).await {
+        Ok(()) => Ok(true),
+        Err(WriteError::Conflict | WriteError::Gone) => Ok(false),
+        Err(error) => Err(ProgressError::Write(error)),
     }
 }
 

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_api::names::{LABEL_PROTECTED, LABEL_SUBNAMESPACE};
 use coppice_controllers::{ControllerContext, OperatorOptions};
-use coppice_kinds::{Configs, NamespaceTrees, Namespaces};
+use coppice_kinds::{Configs, NamespaceTrees};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
@@ -13,6 +14,7 @@ use coppice_scripted::{Answer, Sent, Server, scripted};
 use http::Method;
 
 use super::super::SubnamespaceController;
+use super::super::plan::tests::cascade::{living, soon};
 use super::super::plan::tests::{deleted, now, object, observation, quota, ready};
 use super::*;
 use crate::apply_support;
@@ -26,10 +28,19 @@ async fn next_write(seen: Observation, answer: Answer) -> (&'static str, Vec<Sen
 
 /// The same where reads are answered so.
 async fn next_of(seen: Observation, read: Answer, answer: Answer) -> (&'static str, Vec<Sent>) {
-    let (clients, sent) = scripted(move |method, _, _| match *method {
+    next_by(seen, move |method, _| match *method {
         Method::GET => read.clone(),
         _ => answer.clone(),
-    });
+    })
+    .await
+}
+
+/// The same where each request is answered by its method and path.
+async fn next_by(
+    seen: Observation,
+    answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static,
+) -> (&'static str, Vec<Sent>) {
+    let (clients, sent) = scripted(move |method, path, _| answer(method, path));
     let clock = Clock::following_tokio(now());
     let (server_clock, metrics) = (ServerClock::new(clock.clone()), Metrics::new("test"));
     let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
@@ -155,6 +166,94 @@ async fn that_a_quota_is_not_in_force_is_said_only_if_it_still_is_not() {
     for (read, writes) in [(of("4"), 0), (of("3"), 1), (Answer::Refused(404), 1)] {
         let (_, sent) = next_of(waiting(), read.clone(), Answer::Refused(409)).await;
         assert_eq!(sent.len(), writes, "{read:?}: {sent:#?}");
+    }
+}
+
+/// What comes of the deletion of one below, which is in a cache as nobody protects it, where the API server has these; and the preconditions
+/// of what was deleted.
+async fn deletes_below(
+    subnamespace: Answer,
+    namespace: Answer,
+    children: Vec<serde_json::Value>,
+) -> (&'static str, Vec<serde_json::Value>) {
+    let seen = soon(vec![living("shop-web", "shop-web-a")]);
+    let (progress, writes) = next_by(seen, move |method, path| match path {
+        _ if *method != Method::GET => Answer::Object(200, json!({})),
+        "/apis/coppice.dev/v1alpha1/namespaces/shop-web/subnamespaces/shop-web-a" => subnamespace.clone(),
+        "/apis/coppice.dev/v1alpha1/namespaces/shop-web-a/subnamespaces" => {
+            Answer::Object(200, json!({"metadata": {"resourceVersion": "9"}, "items": children}))
+        }
+        _ => namespace.clone(),
+    })
+    .await;
+    let deletes = writes.into_iter().filter(|sent| sent.method == Method::DELETE);
+    (progress, deletes.map(|sent| sent.body["preconditions"].clone()).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_below_is_deleted_as_it_is_read_and_not_by_what_caches_say() {
+    let own = json!({"namespaceUid": "uid-of-shop-web-a"});
+    let subnamespace = |(field, value): (&str, &str), status: &serde_json::Value| {
+        let mut metadata = json!({
+            "name": "shop-web-a", "namespace": "shop-web", "uid": "u-of-shop-web-a", "resourceVersion": "8",
+            "creationTimestamp": "2026-01-01T00:00:00Z"
+        });
+        metadata[field] = json!(value);
+        let spec = json!({"quota": {"hard": {"pods": "1"}}});
+        Answer::Object(200, json!({"metadata": metadata, "spec": spec, "status": status}))
+    };
+    let namespace = |labels: &[(&str, &str)]| {
+        let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
+        let metadata = json!({
+            "name": "shop-web-a", "uid": "uid-of-shop-web-a", "resourceVersion": "9", "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z"
+        });
+        Answer::Object(200, json!({"metadata": metadata}))
+    };
+    let unchanged = || subnamespace(("uid", "u-of-shop-web-a"), &own);
+    let marked = || namespace(&[(LABEL_CHILDREN, "u")]);
+    let child =
+        json!({"metadata": {"name": "shop-web-a-b", "namespace": "shop-web-a", "uid": "u"}, "spec": {}});
+    let (protection, long) = ((LABEL_PROTECTED, "true"), "x".repeat(9 << 10));
+    let creator = (LABEL_SUBNAMESPACE, "u-of-shop-web-a");
+    for (what, subnamespace, namespace, children, expected) in [
+        ("protected", unchanged(), namespace(&[protection]), vec![], ("done", 0)),
+        (
+            "protected before its status says that it is there",
+            subnamespace(("uid", "u-of-shop-web-a"), &json!({})),
+            namespace(&[protection, creator]),
+            vec![],
+            ("done", 0),
+        ),
+        ("another", subnamespace(("uid", "u-2"), &own), namespace(&[]), vec![], ("done", 0)),
+        (
+            "being deleted",
+            subnamespace(("deletionTimestamp", "2026-01-01T00:00:00Z"), &own),
+            namespace(&[]),
+            vec![],
+            ("done", 0),
+        ),
+        (
+            "of an unknown status",
+            subnamespace(("uid", "u-of-shop-web-a"), &json!({"namespaceUid": 1})),
+            namespace(&[]),
+            vec![],
+            ("done", 0),
+        ),
+        ("one is below it", unchanged(), marked(), vec![child], ("done", 0)),
+        ("gone", Answer::Refused(404), namespace(&[]), vec![], ("done", 0)),
+        ("not to be read", Answer::Refused(403), namespace(&[]), vec![], ("failed", 0)),
+        ("with labels nobody reads", unchanged(), namespace(&[("l", &*long)]), vec![], ("failed", 0)),
+        ("not to be read itself", unchanged(), Answer::Refused(403), vec![], ("failed", 0)),
+        ("as it was", unchanged(), namespace(&[]), vec![], ("done", 1)),
+        ("with nothing below it any more", unchanged(), marked(), vec![], ("done", 1)),
+        ("without its namespace", unchanged(), Answer::Refused(404), vec![], ("done", 1)),
+    ] {
+        let (progress, deletes) = deletes_below(subnamespace, namespace, children).await;
+        assert_eq!((progress, deletes.len()), expected, "{what}");
+        for preconditions in deletes {
+            assert_eq!(preconditions, json!({"uid": "u-of-shop-web-a", "resourceVersion": "8"}), "{what}");
+        }
     }
 }
 

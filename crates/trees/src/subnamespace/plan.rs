@@ -25,7 +25,7 @@ use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use self::cascade::{announcement_changes, is_cascading};
+pub(super) use self::cascade::{announcement_changes, is_cascading, is_namespace_of, may_still_go};
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
 pub(super) use self::metadata::differs as metadata_differs;
 use super::observe::Observation;

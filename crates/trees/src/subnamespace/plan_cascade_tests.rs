@@ -15,7 +15,7 @@ fn below(parent: &str, name: &str, terminating: bool, own: Option<NamespaceFacts
 }
 
 /// One that nothing is done about yet.
-fn living(parent: &str, name: &str) -> Below {
+pub(in crate::subnamespace) fn living(parent: &str, name: &str) -> Below {
     below(parent, name, false, Some(namespace(name, &[])))
 }
 
@@ -30,7 +30,7 @@ fn cascading(until: &str, below: Vec<Below>) -> Observation {
 }
 
 /// In an hour.
-fn soon(below: Vec<Below>) -> Observation {
+pub(in crate::subnamespace) fn soon(below: Vec<Below>) -> Observation {
     cascading("2026-01-01T01:00:00Z", below)
 }
 

@@ -581,7 +581,7 @@ fn managers_that_have_spent_their_share_delay_no_deletion() {
 }
 
 #[path = "plan_cascade_tests.rs"]
-mod cascade;
+pub(in crate::subnamespace) mod cascade;
 #[path = "plan_detach_tests.rs"]
 mod detach;
 #[path = "plan_lint_tests.rs"]

@@ -7,12 +7,13 @@ use coppice_api::names::LABEL_PROTECTED;
 use coppice_api::steps::Action;
 use coppice_hierarchy::{CascadeStep, Descendant, NoConsent, describe, next_below};
 use coppice_kinds::SubnamespaceObject;
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
 
 use super::super::observe::Observation;
-use super::{Lowest, State, Step, SubnamespacePlan};
+use super::{Lowest, State, Step, SubnamespacePlan, is_created_by};
 use crate::context::Below;
 
 impl SubnamespacePlan {
@@ -91,6 +92,24 @@ impl SubnamespacePlan {
         let ends = Some(until).filter(|until| *until > now);
         self.next_check = self.next_check.into_iter().chain(ends).min();
     }
+}
+
+/// Whether the Subnamespace below that was chosen by caches may be deleted as it is `now`. `own`: its namespace, if that is there.
+pub(in super::super) fn may_still_go(
+    chosen: &SubnamespaceObject,
+    now: &SubnamespaceObject,
+    own: Option<&NamespaceFacts>,
+    settings: &PlatformSettings,
+) -> bool {
+    now.uid == chosen.uid
+        && !now.terminating
+        && now.status_error.is_none()
+        && own.is_none_or(|own| settings.protection(own).is_none())
+}
+
+/// Whether a namespace goes with this Subnamespace, which may not have said so in its status yet.
+pub(in super::super) fn is_namespace_of(namespace: &NamespaceFacts, object: &SubnamespaceObject) -> bool {
+    object.status.namespace_uid.as_deref() == Some(&*namespace.uid) || is_created_by(namespace, object)
 }
 
 /// What those are as the pure functions take them.
