@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coppice_actions::decision::FreshFacts;
 use coppice_actions::governor::Reservation;
+use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_hierarchy::{Resources, share};
@@ -236,7 +237,13 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         let unreadable = names.find_map(|name| shared.namespaces.unreadable_object(name))?;
         Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
     };
-    let stale = context.stale().or_else(unreadable);
+    // Nor is it known which namespace such a one has created.
+    let undecodable = || {
+        let found = below.iter().find_map(|(one, _)| Some((one, one.status_error.as_ref()?)));
+        let (one, error) = found?;
+        Some((Reason::Undecodable, format!("Subnamespace {}/{}: {error}", one.namespace, one.name)))
+    };
+    let stale = context.stale().or_else(unreadable).or_else(undecodable);
     let size = |position: &Position| context.size_beside(&position.tree.name, &object);
     let tree_size = parent_position.as_ref().map_or(0, size);
     let (settings, budget) = shared.settings();
