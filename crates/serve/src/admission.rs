@@ -10,8 +10,8 @@ use std::time::Duration;
 use coppice_runtime::metrics::Metrics;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -20,18 +20,24 @@ use prometheus_client::registry::Unit;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::page;
 use crate::port::{Handler, Page, PortLimits};
 use crate::rate::RateLimit;
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The path that the API server calls.
 pub const PATH: &str = "/validate";
 /// Bytes that a request may have: our objects are much smaller, before and after a change together.
 const MAX_BYTES: usize = 2 << 20;
-/// As many are in memory at once.
+/// Up to so many bytes a request is read beside all others: there is one at most for each connection ([`LIMITS`]).
+const SMALL_BYTES: usize = 64 << 10;
+/// As many larger ones are in memory at once,
+const MAX_LARGE: usize = 16;
+/// and as many requests are reviewed at once.
 const MAX_AT_ONCE: usize = 16;
 /// From each address.
 const PER_SECOND: u32 = 2000;
@@ -132,6 +138,7 @@ pub struct Admission<R>(Arc<Inner<R>>);
 struct Inner<R> {
     reviewer: R,
     rate: RateLimit,
+    large: Semaphore,
     room: Semaphore,
     metrics: AdmissionMetrics,
 }
@@ -150,8 +157,9 @@ impl<R: Reviewer> Admission<R> {
 
     /// The same with so many requests a second from each address.
     pub fn with_rate(reviewer: R, metrics: AdmissionMetrics, per_second: u32) -> Self {
-        let (rate, room) = (RateLimit::new(per_second), Semaphore::new(MAX_AT_ONCE));
-        Self(Arc::new(Inner { reviewer, rate, room, metrics }))
+        let rate = RateLimit::new(per_second);
+        let (large, room) = (Semaphore::new(MAX_LARGE), Semaphore::new(MAX_AT_ONCE));
+        Self(Arc::new(Inner { reviewer, rate, large, room, metrics }))
     }
 
     /// The answer to a request with this body, for callers without a connection, such as simulations.
@@ -159,7 +167,10 @@ impl<R: Reviewer> Admission<R> {
         self.in_time(self.review(body)).await
     }
 
-    async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Result<(Page, &'static str), Page> {
+    async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Result<(Page, &'static str), Page>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    {
         if request.uri().path() != PATH {
             return Err(page::nothing());
         }
@@ -172,17 +183,34 @@ impl<R: Reviewer> Admission<R> {
             let text = format!("more than {} requests a second from {peer}\n", self.0.rate.per_second());
             return Err(page::text(StatusCode::TOO_MANY_REQUESTS, text));
         }
+        let (body, _large) = self.read(request.into_body()).await?;
         // Never closed.
         let _room = self.0.room.acquire().await;
-        let body = Limited::new(request.into_body(), MAX_BYTES).collect().await;
-        let body = body.map_err(|error| {
-            if error.is::<http_body_util::LengthLimitError>() {
-                page::text(StatusCode::PAYLOAD_TOO_LARGE, format!("more than {MAX_BYTES} bytes\n"))
-            } else {
-                page::text(StatusCode::BAD_REQUEST, "the request has broken off\n")
+        self.review(&body).await
+    }
+
+    /// The body of a request, which may come slowly: only a large one takes a place meanwhile, of those for large ones.
+    async fn read<B>(&self, body: B) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Page>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    {
+        let mut body = Limited::new(body, MAX_BYTES);
+        let (mut read, mut large) = (Vec::new(), None);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    page::text(StatusCode::PAYLOAD_TOO_LARGE, format!("more than {MAX_BYTES} bytes\n"))
+                } else {
+                    page::text(StatusCode::BAD_REQUEST, "the request has broken off\n")
+                }
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            if large.is_none() && read.len() + data.len() > SMALL_BYTES {
+                large = self.0.large.acquire().await.ok();
             }
-        })?;
-        self.review(&body.to_bytes()).await
+            read.extend_from_slice(&data);
+        }
+        Ok((read, large))
     }
 
     async fn review(&self, body: &[u8]) -> Result<(Page, &'static str), Page> {
@@ -248,5 +276,61 @@ fn answer(uid: &str, verdict: &AdmissionVerdict) -> Page {
 impl<R: Reviewer> Handler for Admission<R> {
     async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Page {
         self.in_time(self.answer(peer, request)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::FutureExt as _;
+    use futures::future::join_all;
+    use futures::stream::{self, StreamExt as _};
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+
+    use super::*;
+
+    struct AllowsAll;
+
+    impl Reviewer for AllowsAll {
+        async fn review(&self, _: &AdmissionRequest<'_>) -> AdmissionVerdict {
+            AdmissionVerdict::Allowed
+        }
+    }
+
+    async fn answered<B>(admission: &Admission<AllowsAll>, body: B) -> StatusCode
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    {
+        let request = Request::post(PATH).body(body).unwrap();
+        admission.in_time(admission.answer(Ipv4Addr::LOCALHOST.into(), request)).await.status()
+    }
+
+    /// A body of which so many bytes come, and never its end.
+    fn unfinished(bytes: usize) -> impl Body<Data = Bytes, Error = BoxError> + Unpin {
+        let first = Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b' '; bytes])));
+        StreamBody::new(stream::iter([first]).chain(stream::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_slowly_takes_no_place_from_others_but_from_those_as_large() {
+        let admission = Admission::new(AllowsAll, AdmissionMetrics::new(&Metrics::new("test")));
+        let resource = json!({"group": "g", "resource": "things"});
+        let request = json!({"uid": "u", "operation": "CREATE", "resource": resource});
+        let review = json!({"apiVersion": API_VERSION, "request": request}).to_string();
+        let complete = |at_least: usize| {
+            let padding = " ".repeat(at_least.saturating_sub(review.len()));
+            Full::new(Bytes::from(format!("{review}{padding}")))
+        };
+        let slow = [1, SMALL_BYTES + 1].into_iter().flat_map(|bytes| [bytes; MAX_LARGE]);
+        let mut slow = Box::pin(join_all(slow.map(|bytes| answered(&admission, unfinished(bytes)))));
+        assert!(slow.as_mut().now_or_never().is_none(), "all of them wait for more");
+        assert_eq!(answered(&admission, complete(0)).await, StatusCode::OK);
+        assert_eq!(answered(&admission, complete(SMALL_BYTES)).await, StatusCode::OK);
+        assert_eq!(answered(&admission, complete(SMALL_BYTES + 1)).await, StatusCode::SERVICE_UNAVAILABLE);
+        // As long as the API server waits, and no longer.
+        assert_eq!(slow.await, [StatusCode::SERVICE_UNAVAILABLE; 2 * MAX_LARGE]);
+        assert_eq!(answered(&admission, complete(SMALL_BYTES + 1)).await, StatusCode::OK);
     }
 }
