@@ -12,8 +12,8 @@ use coppice_runtime::read;
 use coppice_runtime::write::{self, CreateError, Revision, WriteError};
 use serde_json::{Map, Value, json};
 
-use super::observe::{self, Named, ReadError};
-use super::plan::{self, MissingCopy, Step};
+use super::observe::{self, Named, Observation, ReadError};
+use super::plan::{self, MissingCopy, PropagationPlan, Step};
 use super::report;
 use crate::context::TreeContext;
 use crate::error::ProgressError;
@@ -39,6 +39,9 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
             Err(error) => return Progress::Failed(ProgressError::Read(error)),
         };
         plan = plan::plan(&observation);
+    }
+    if let Err(error) = hold_back_rights(context, &observation, &mut plan).await {
+        return Progress::Failed(ProgressError::Read(error));
     }
     let (mut outdated, mut failed, mut unsure) = (false, None, false);
     for step in std::mem::take(&mut plan.steps) {
@@ -94,6 +97,20 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         };
     }
     failed.map_or(Progress::Done, |error| Progress::Failed(ProgressError::Write(error)))
+}
+
+/// Leaves out copies of RoleBindings where it is not certain that the namespace has its quota. Its watch brings that.
+async fn hold_back_rights(
+    context: &TreeContext,
+    observation: &Observation,
+    plan: &mut PropagationPlan,
+) -> Result<(), ReadError> {
+    let Some(namespace) = observation.namespace.as_deref() else { return Ok(()) };
+    if plan.steps.iter().any(creates_binding) && !observe::is_limited(context, namespace).await? {
+        plan.steps.retain(|step| !creates_binding(step));
+        plan.modes = None;
+    }
+    Ok(())
 }
 
 /// Whether all is well in a namespace whose Subnamespace is being written all the time, until it is ready: this is said after that.

@@ -98,6 +98,23 @@ async fn nobody_has_rights_before_a_quota_of_nothing_is_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_quota_of_an_earlier_namespace_of_the_name_gives_nobody_rights() {
+    for (has_a_quota, copies) in [(true, 1), (false, 0)] {
+        let server = tree();
+        // It is a new one, and the watch of quotas is behind.
+        let metadata = json!({"name": "web", "uid": "u-web", "labels": {"coppice.dev/parent": "shop"}});
+        server.put::<Namespaces>(json!({"metadata": metadata}));
+        let (_, controller, _followers) = apply_support::filled(&server, PropagationController::new).await;
+        if !has_a_quota {
+            server.remove::<TreeQuotas>("web", "coppice");
+        }
+        assert_eq!(controller.reconcile("web".into()).await, ReconcileResult::Done);
+        let sent = server.writes();
+        assert_eq!(sent.iter().filter(|one| one.path == COPIES).count(), copies, "{sent:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_stays_whose_namespace_has_lost_its_root_while_the_tree_is_detached() {
     let server = Server::new();
     server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));

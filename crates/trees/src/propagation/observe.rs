@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coppice_api::names::{LABEL_PARENT, TREE_QUOTA_NAME};
-use coppice_kinds::{CopiedKind, Propagated, SubnamespaceObject, TreeQuota};
+use coppice_kinds::{CopiedKind, Propagated, SubnamespaceObject, TreeQuota, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_mutants::{Mutant, active};
-use coppice_runtime::read::ListError;
+use coppice_runtime::kind::is_later;
+use coppice_runtime::read::{self, ListError};
 use coppice_runtime::shared_read::SharedRead;
 use futures::future::try_join_all;
 
@@ -218,6 +219,19 @@ fn sources(mut above: Vec<Arc<Propagated>>) -> Vec<Arc<Propagated>> {
 
 fn stale(context: &TreeContext) -> Option<Why> {
     context.stale().or_else(|| context.copies.stale())
+}
+
+/// Whether the quota that is in force is that of this namespace: where one of its name was deleted a moment ago, the caches may still have the
+/// quota of that one (H1). What was written after the namespace is in it; otherwise it is read.
+pub(super) async fn is_limited(context: &TreeContext, namespace: &NamespaceFacts) -> Result<bool, ReadError> {
+    let is_own = |quota: &TreeQuota| is_later(&quota.resource_version, &namespace.resource_version);
+    let known = context.quotas.get(&namespace.name, TREE_QUOTA_NAME);
+    if known.is_some_and(|quota| is_own(&quota) && is_in_force(&quota)) {
+        return Ok(true);
+    }
+    let client = &context.shared.clients.reads;
+    let quota = read::get::<TreeQuotas>(client, &namespace.name, TREE_QUOTA_NAME).await?;
+    Ok(quota.is_some_and(|quota| is_in_force(&quota)))
 }
 
 /// Whether the API server holds a namespace to what its quota says. A new one says nothing of every resource: that limits nothing before
