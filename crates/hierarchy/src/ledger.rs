@@ -14,6 +14,8 @@ const SHRINK_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// How many transfers a source remembers; of more, the oldest are removed.
 const MAX_APPLIED: usize = 128;
+/// As many bytes they have at most: the ledger is an annotation, and those of an object have 256 KiB together.
+const MAX_APPLIED_BYTES: usize = 64 << 10;
 
 /// What is written down in a namespace's native quota beside its limits, so that one compare-and-swap changes both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -158,7 +160,10 @@ impl Ledger {
     pub(crate) fn remembering(&self, name: &str, applied: AppliedTransfer) -> Self {
         let mut ledger = self.clone();
         ledger.applied.insert(name.to_owned(), applied);
-        while ledger.applied.len() > MAX_APPLIED {
+        let bytes = |ledger: &Self| -> usize {
+            ledger.applied.iter().map(|(name, applied)| applied.bytes_under(name)).sum()
+        };
+        while ledger.applied.len() > MAX_APPLIED || bytes(&ledger) > MAX_APPLIED_BYTES {
             let others = ledger.applied.iter().filter(|(other, _)| *other != name);
             let oldest = others.min_by_key(|(_, applied)| applied.at);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
@@ -172,6 +177,12 @@ impl AppliedTransfer {
     /// Whether both say the same, whenever they arrived.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.to, &self.id, &self.amount) == (&other.to, &other.id, &other.amount)
+    }
+
+    /// As many bytes as it has at most in a ledger, under this name: what is written around its parts, and numbers, are estimated.
+    fn bytes_under(&self, name: &str) -> usize {
+        let amount: usize = self.amount.iter().map(|(resource, _)| resource.as_str().len() + 32).sum();
+        name.len() + self.to.len() + self.id.len() + amount + 96
     }
 }
 

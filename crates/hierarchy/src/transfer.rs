@@ -10,8 +10,8 @@
 //! 3. *Release*: the target holds nothing any more, and has the amount as its own quota.
 //! 4. *Remember*: the source writes down what has arrived, by the name of the object. One that says the same under that name later, when the
 //!    object is gone, does nothing: whoever applies all of a folder again transfers nothing twice, as far as the source remembers. It
-//!    records 128 names and removes the oldest of more, and nothing of a transfer that did not arrive or whose object lost its finalizer
-//!    before that was written down. Its memory is in its quota, and goes with it (decision 0019).
+//!    records 128 names, or fewer whose amounts are long, and removes the oldest of more; and nothing of a transfer that did not arrive or
+//!    whose object lost its finalizer before that was written down. Its memory is in its quota, and goes with it (decision 0019).
 //!
 //! [`Transfer::stops`] from the source to the target, with its places; the way turns at `top`, here 2:
 //!

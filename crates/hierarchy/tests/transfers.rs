@@ -4,7 +4,11 @@
 
 mod support;
 
-use coppice_hierarchy::{AppliedTransfer, Quota, Record, Stop, Transfer, TransferDecision, TransferStep};
+use coppice_hierarchy::{
+    AppliedTransfer, Ledger, Quota, Record, Resources, Stop, Transfer, TransferDecision, TransferStep,
+};
+use coppice_quantity::Quantity;
+use jiff::Timestamp;
 use proptest::prelude::*;
 use support::transfers::{End, TransferReading};
 use support::{Amounts, Message, Server, added, amounts, at, resources};
@@ -122,6 +126,29 @@ fn what_did_not_arrive_may_be_asked_for_again() {
     assert_eq!(ended(&server, transfer), Some(End::Arrived));
 }
 
+/// The ledger of a source once it remembers that a transfer of this name to the root has arrived.
+fn remembered(source: &Quota, name: &str, amount: &Resources, now: Timestamp) -> Ledger {
+    let (record, root) = (Record::default(), Quota::default());
+    let stops = [
+        Stop { id: "1", name: "1", quota: Some(source), record: &record },
+        Stop { id: "", name: "0", quota: Some(&root), record: &record },
+    ];
+    let arrived = Transfer {
+        id: "u",
+        name,
+        amount,
+        stops: &stops,
+        top: 1,
+        at: Some(1),
+        reversing: false,
+        cancelled: false,
+    };
+    let TransferDecision::Write(TransferStep::Remember, 0, ledger) = arrived.decide(now) else {
+        panic!("it is not remembered")
+    };
+    ledger
+}
+
 #[test]
 fn a_source_remembers_so_many_transfers_and_removes_the_oldest() {
     let amount = resources([1, 0]);
@@ -134,27 +161,26 @@ fn a_source_remembers_so_many_transfers_and_removes_the_oldest() {
     };
     // The names are in another order than the times.
     source.ledger.applied = (0..128).map(|n| (format!("t-{n}"), applied((n + 28) % 128))).collect();
-    let (record, root) = (Record::default(), Quota::default());
-    let stops = [
-        Stop { id: "1", name: "1", quota: Some(&source), record: &record },
-        Stop { id: "", name: "0", quota: Some(&root), record: &record },
-    ];
-    let arrived = Transfer {
-        id: "u",
-        name: "new",
-        amount: &amount,
-        stops: &stops,
-        top: 1,
-        at: Some(1),
-        reversing: false,
-        cancelled: false,
-    };
-    let TransferDecision::Write(TransferStep::Remember, 0, ledger) = arrived.decide(at(60 * 128)) else {
-        panic!("it is not remembered")
-    };
+    let ledger = remembered(&source, "new", &amount, at(60 * 128));
     let has = |name: &str| ledger.applied.contains_key(name);
     assert_eq!((ledger.applied.len(), has("new"), has("t-100"), has("t-101")), (128, true, false, true));
     assert_eq!(ledger.own(), source.ledger.own());
+}
+
+#[test]
+fn what_a_source_remembers_has_room_in_an_annotation() {
+    // As many resources as an amount may have, with names as long as those of objects that are counted.
+    let names: Vec<String> = (0..64).map(|n| format!("count/{}{n:02}", "x".repeat(60))).collect();
+    let one: Quantity = "1".parse().unwrap();
+    let amount = Resources::parse(names.iter().map(|name| (name.as_str(), one))).unwrap();
+    let mut source = tree().nodes[1].quota.as_ref().unwrap().object.clone();
+    for minute in 0..20 {
+        source.ledger = remembered(&source, &format!("t-{minute}"), &amount, at(60 * minute));
+        let applied = &source.ledger.applied;
+        assert!(serde_json::to_string(applied).unwrap().len() <= 64 << 10, "after {minute}");
+        assert!(applied.contains_key(&format!("t-{minute}")));
+    }
+    assert!(source.ledger.applied.len() > 5 && !source.ledger.applied.contains_key("t-0"));
 }
 
 #[test]
