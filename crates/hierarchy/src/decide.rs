@@ -7,7 +7,7 @@
 //! 3. *Decide*, once what was lowered is in force: the child's ledger has the new allotment and the number of the change. Or
 //!    it has the number alone: the change is refused, and nobody can carry it out any more.
 //! 4. *Report*: the child's record has the same allotment and number. It is what is known if the quota is gone with its namespace.
-//! 5. *Settle*: the parent's ledger counts what is recorded now, and the rest is its own quota again, in the same write.
+//! 5. *End*: the parent's ledger counts what is recorded now, and the rest is its own quota again, in the same write.
 //!
 //! Nothing else is remembered: who finds a change continues it. What is counted for a child is never less than it has, so
 //! two that carry out the same change, with steps of one delayed, lost or repeated, give nothing twice.
@@ -82,7 +82,7 @@ pub enum QuotaStep {
     /// The record follows.
     Report,
     /// The change has ended.
-    Settle,
+    End,
     /// A namespace has no quota yet.
     Establish,
     /// Somebody else has written a quota: it becomes what its ledger says.
@@ -127,7 +127,7 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
         return start(parent, child, want, now);
     };
     if child.record.decided >= change.number {
-        settle(parent, child, change)
+        end(parent, child, change)
     } else if child.exists && !child.ends {
         resume(parent, child, change, want, now)
     } else {
@@ -348,20 +348,20 @@ pub(crate) fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> Q
 }
 
 /// The parent has back what the child does not have by its record. Only the record counts, which was written once for this
-/// change: who has seen the namespace, and who knows that it is gone, would settle the same change differently.
-fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> QuotaDecision {
+/// change: who has seen the namespace, and who knows that it is gone, would end the same change differently.
+fn end(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> QuotaDecision {
     let ledger = &parent.quota.ledger;
     let back = change.larger().minus(&child.record.allotment);
     let given =
         if active(Mutant::QuotaNotReturned) { ledger.given.clone() } else { ledger.given.minus(&back) };
-    let mut settled = Ledger { given, ..ledger.clone() };
-    settled.changes.remove(child.id);
+    let mut ended = Ledger { given, ..ledger.clone() };
+    ended.changes.remove(child.id);
     // What comes back is what did not move down, or what moved up; also from a namespace that is gone.
     let comes_back = if change.grows() { &change.to } else { &change.from } != &child.record.allotment;
     if comes_back {
-        settled.take_back(change);
+        ended.take_back(change);
     }
-    QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))
+    QuotaDecision::Write(QuotaStep::End, Write::Parent(ended))
 }
 
 /// The next step for a root to have what its tree has in total. `below`: what its children have by their records, for a quota that was

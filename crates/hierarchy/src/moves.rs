@@ -180,7 +180,7 @@ pub(crate) fn arrive(
     let mut taken = ledger.clone();
     taken.arriving.remove(child.id);
     if !child.exists {
-        return Some(QuotaDecision::Write(QuotaStep::Settle, Write::Parent(taken)));
+        return Some(QuotaDecision::Write(QuotaStep::End, Write::Parent(taken)));
     }
     let decided = child.quota.map_or(0, |quota| quota.ledger.decided).max(child.record.decided);
     let change = AllotmentChange {

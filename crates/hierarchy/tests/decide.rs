@@ -77,7 +77,7 @@ fn a_child_gets_its_allotment_when_the_parents_smaller_quota_is_in_force() {
     server.mirror(0);
     assert_eq!(
         steps(&mut server, 1, 1),
-        (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
+        (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::End], QuotaDecision::Done)
     );
     assert_eq!((server.nodes[1].has, amounts(&quota(&server, 1).hard)), ([4, 10], [4, 10]));
     server.mirror(1);
@@ -118,10 +118,7 @@ fn what_a_tree_limits_later_is_limited_to_nothing_in_its_namespaces() {
     let (written, end) = steps(&mut server, 1, 0);
     assert_eq!(
         (written, end),
-        (
-            vec![QuotaStep::Begin, QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle],
-            QuotaDecision::Done
-        )
+        (vec![QuotaStep::Begin, QuotaStep::Decide, QuotaStep::Report, QuotaStep::End], QuotaDecision::Done)
     );
     assert_eq!(quota(&server, 1).hard.to_string(), "4 cpu, 10 memory, 0 pods");
     assert_eq!(quota(&server, 0).hard.to_string(), "6 cpu, 30 memory, 7 pods");
@@ -140,7 +137,7 @@ fn what_a_child_gives_back_leaves_it_first() {
     server.mirror(1);
     assert_eq!(step(&mut server, 1, 1), decided(&server, 1));
     assert_eq!(amounts(&quota(&server, 0).hard), [6, 30], "on its way");
-    assert_eq!(steps(&mut server, 1, 1), (vec![QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done));
+    assert_eq!(steps(&mut server, 1, 1), (vec![QuotaStep::Report, QuotaStep::End], QuotaDecision::Done));
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[1].has), ([9, 30], [1, 10]));
 }
 
@@ -184,7 +181,7 @@ fn what_is_gone_returns_when_its_namespace_is() {
     (server.nodes[1].exists, server.nodes[1].has) = (false, [0, 0]);
     assert_eq!(
         steps(&mut server, 1, 0),
-        (vec![QuotaStep::Begin, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
+        (vec![QuotaStep::Begin, QuotaStep::Report, QuotaStep::End], QuotaDecision::Done)
     );
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
 }
@@ -195,12 +192,12 @@ fn a_namespace_that_goes_while_it_grows_returns_all_of_it() {
     server.nodes[1].want = [5, 10];
     steps(&mut server, 1, 0);
     (server.nodes[1].exists, server.nodes[1].quota, server.nodes[1].has) = (false, None, [0, 0]);
-    assert_eq!(steps(&mut server, 1, 0), (vec![QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done));
+    assert_eq!(steps(&mut server, 1, 0), (vec![QuotaStep::Report, QuotaStep::End], QuotaDecision::Done));
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
 }
 
 #[test]
-fn who_settles_what_was_decided_late_leaves_nothing_with_a_namespace_that_is_gone() {
+fn who_ends_a_change_that_was_decided_late_leaves_nothing_with_a_namespace_that_is_gone() {
     let mut server = tree();
     server.nodes[1].want = [4, 10];
     steps(&mut server, 1, 0);
@@ -237,7 +234,7 @@ fn what_is_used_meanwhile_is_not_given_and_the_quota_is_raised_back() {
         "cpu: 0 still uses 8 of the 6 that it would keep; the quota is what it was, ask again when less is used"
     );
     let (written, end) = steps(&mut server, 1, 30);
-    assert_eq!(written, [QuotaStep::Report, QuotaStep::Settle]);
+    assert_eq!(written, [QuotaStep::Report, QuotaStep::End]);
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
     let expected = "cpu: needs 4 more, and 0 can give 2: 8 of its own 10 are used; ask for at most 2";
     assert_eq!(self::refusal(&end), expected);
@@ -272,7 +269,7 @@ fn a_request_that_changes_before_it_is_carried_out_takes_nothing_from_anybody() 
     server.mirror(0);
     let (written, _) = steps(&mut server, 1, 1);
     let refused = QuotaStep::Refuse(Box::new(QuotaRefusal::Superseded));
-    assert_eq!(written, [refused, QuotaStep::Report, QuotaStep::Settle, QuotaStep::Begin]);
+    assert_eq!(written, [refused, QuotaStep::Report, QuotaStep::End, QuotaStep::Begin]);
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[1].has), ([8, 30], [0, 0]));
 }
 
@@ -289,7 +286,7 @@ fn children_that_wait_together_share_one_shrink() {
     for child in [1, 2] {
         assert_eq!(
             steps(&mut server, child, 0),
-            (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
+            (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::End], QuotaDecision::Done)
         );
     }
     assert_eq!((server.nodes[1].has, server.nodes[2].has), ([4, 10], [5, 10]));
