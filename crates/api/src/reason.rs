@@ -282,8 +282,9 @@ reasons! {
         /// The NamespaceTree was deleted with `deletionPolicy: Detach`: its namespaces are being taken out of it, from the bottom up, and
         /// stay.
         Detaching: [Ready], "Wait. The message says what comes first.";
-        /// There is a ResourceQuota named `coppice` in the namespace that Coppice did not write.
-        QuotaTaken: [Ready, Event], "Give that ResourceQuota another name.";
+        /// There is a ResourceQuota named `coppice` in the namespace that belongs to no tree: Coppice did not write it, or left it there when
+        /// a tree was taken apart.
+        QuotaTaken: [Ready, Event], "Delete that ResourceQuota, or first create another one like it if it is to hold besides.";
         /// The quota that is asked for cannot be given. The message has the numbers, and says what to ask for instead.
         QuotaRefused: [Ready, Event], "Do what the message says.";
         /// The quota is being changed, which takes until what becomes smaller is in force.

@@ -14,9 +14,10 @@ use crate::context::Why;
 pub(crate) fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
     let (namespace, name) = (&quota.namespace, &quota.name);
     if quota.tree.is_none() {
-        // Whatever its annotations say.
+        // Whatever its annotations say. A tree that was taken apart has left such a one, too.
         let message = format!(
-            "namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name"
+            "namespace {namespace} has a ResourceQuota {name} that belongs to no tree, and is not taken over: delete it, after you have created \
+             another one like it if it is to hold besides"
         );
         return Err((Reason::QuotaTaken, message));
     }

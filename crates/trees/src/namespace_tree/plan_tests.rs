@@ -368,7 +368,11 @@ fn a_quota_that_another_tree_has_left_is_this_ones_and_of_two_trees_of_a_root_th
     // Nor is a ledger believed in a quota that Coppice did not write.
     let mut forged = quota("1000");
     Arc::get_mut(&mut forged).unwrap().tree = None;
-    waits(&Observation { quota: Some(forged), ..ready() }, Reason::QuotaTaken, "give it another name");
+    waits(
+        &Observation { quota: Some(forged), ..ready() },
+        Reason::QuotaTaken,
+        "is not taken over: delete it",
+    );
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
     Arc::get_mut(&mut others).unwrap().quota = Err(InvalidQuota::Ledger { why: "it is missing".to_owned() });
     Arc::get_mut(&mut others).unwrap().tree = None;
     let others = Observation { quota: Some(others), ..observation() };
-    refused(&others, Reason::QuotaTaken, "that Coppice did not write: give it another name");
+    refused(&others, Reason::QuotaTaken, "that belongs to no tree, and is not taken over: delete it");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_quota_that_cannot_be_understood_gives_and_takes_nothing() {
     let status = serde_json::to_value(&*ready().object.status).unwrap();
     let seen =
         Observation { parent_quota: Some(foreign), object: object("6", &json!({}), &status), ..ready() };
-    refused(&seen, Reason::QuotaTaken, "that Coppice did not write");
+    refused(&seen, Reason::QuotaTaken, "that belongs to no tree");
 }
 
 #[test]
