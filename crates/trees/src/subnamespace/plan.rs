@@ -497,7 +497,8 @@ impl SubnamespacePlan {
         let before = condition::find(&self.status.conditions, READY).cloned();
         if let Some(before) = before.as_ref().filter(|before| before.reason == reason.as_str()) {
             let same = before.observed_generation == Some(object.generation);
-            if same && reason == Reason::QuotaRefused {
+            if same && reason == Reason::QuotaRefused && tried_again(&before.message) == tried_again(&message)
+            {
                 // What is used changes all the time: the numbers are those of when it was refused.
                 message.clone_from(&before.message);
             }
@@ -559,6 +560,11 @@ struct Granted;
 
 fn being_deleted() -> State {
     State::deleting(Reason::NamespaceTerminating, "the namespace is being deleted, and its quota returned")
+}
+
+/// When a message says that it is tried again.
+fn tried_again(message: &str) -> Option<&str> {
+    Some(message.rsplit_once("; tried again at ")?.1)
 }
 
 fn count(children: usize) -> String {

@@ -592,3 +592,5 @@ mod moving;
 mod overdraft;
 #[path = "plan_own_events_tests.rs"]
 mod own_events;
+#[path = "plan_refusal_tests.rs"]
+mod refusal;
