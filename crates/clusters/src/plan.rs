@@ -39,7 +39,7 @@ pub enum Step {
     ReadKubeconfig,
     /// Read the Secret from the API server.
     ReadOutput,
-    /// Look whether the `Cluster` of Cluster API stays.
+    /// Look whether the `Cluster` of Cluster API stays, and the `ManagedCluster` that the cache does not have.
     ReadCluster,
     /// Look what the `ClusterProvider` allows.
     ReadProvider,

@@ -103,6 +103,8 @@ pub(crate) fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> 
     let (cluster, secret) = (&observed.spec.cluster, &observed.spec.output.secret);
     let managed = cluster.managed_cluster.as_ref().map(|named| format!("ManagedCluster {}", named.name));
     let (what, is) = match (&observed.managed, managed) {
+        // A cache may lack what is there.
+        (ManagedFact::Gone, _) if observed.cluster == ClusterFact::Unread => return Some(Step::ReadCluster),
         (ManagedFact::Deleting, Some(managed)) => (managed, "is being deleted"),
         (ManagedFact::Gone, Some(managed)) => (managed, "is gone"),
         _ => {

@@ -115,6 +115,8 @@ fn nothing_is_issued_for_one_that_goes_and_what_was_issued_is_revoked_where_it_w
         let mut access = Observed { permission: Permission::Allowed, ..settled() };
         access.status.managed_cluster = Some(NamedCluster { uid: "m".to_owned(), provider });
         let due = access.status.next_rotation.unwrap();
+        assert_eq!(plan(&see(&access, None), due), Step::ReadCluster, "a cache may lack it");
+        access.cluster = ClusterFact::Gone;
         let observed = see(&access, None);
         let status = saved(plan(&observed, due));
         assert_eq!((status.phase, &status.intent), (Some(AccessPhase::Refused), &None));

@@ -10,8 +10,8 @@ use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User, sha256};
 use coppice_clusters::probe::questions;
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, Observed, OutputFact, Permission, Progress, Step, Turn, Validity,
-    failed, revoked, rights_taken,
+    ClusterFact, Given, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
+    Validity, failed, revoked, rights_taken,
 };
 use coppice_clusters_api::{
     ClusterAccessStatus, ClusterSource, Issuer, OutputRevision, Rights, TargetIdentity,
@@ -45,6 +45,8 @@ pub(super) struct Memory {
     pub(super) progress: Progress,
     /// Whether the `Cluster` of its target stays.
     pub(super) cluster: ClusterFact,
+    /// What the API server says of its `ManagedCluster`, if it was asked.
+    pub(super) managed: Option<ManagedFact>,
     /// What its `ClusterProvider` allows.
     pub(super) permission: Permission,
     /// What that says of what the target has by now.
@@ -75,6 +77,7 @@ impl Memory {
             output,
             progress: Progress::Nothing,
             cluster: ClusterFact::Unread,
+            managed: None,
             permission: Permission::Unread,
             given: Given::Settled,
             turn: Turn::Unasked,
@@ -162,8 +165,8 @@ pub(super) async fn apply(
         Step::SaveStatus(status) => work.save(*status).await,
         Step::ReadOutput => work.read_output(memory).await,
         Step::ReadCluster => match observe::cluster(controller, access).await {
-            Ok(cluster) => {
-                memory.cluster = cluster;
+            Ok((managed, cluster)) => {
+                (memory.managed, memory.cluster) = (Some(managed), cluster);
                 Applied::Again
             }
             Err(error) => error.into(),

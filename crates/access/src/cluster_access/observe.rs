@@ -8,7 +8,8 @@ use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, Given, KubeconfigFact, Observed, OutputFact, Permission, kyma, needs_labels, valid_until,
+    ClusterFact, Given, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma, needs_labels,
+    valid_until,
 };
 use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
 use coppice_runtime::error::chain;
@@ -19,7 +20,7 @@ use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
 use crate::allowed::Seen;
 use crate::cluster_api;
-use crate::kinds::{Access, ClusterAccesses, ClusterProviders, Provider};
+use crate::kinds::{Access, ClusterAccesses, ClusterProviders, ManagedClusters, Provider};
 use crate::output::{ExtraMetadata, fact, read_secret};
 use crate::target::user_of;
 use crate::targets::{ReadError, Source};
@@ -87,7 +88,7 @@ pub(super) fn observed(
         spec,
         status: (*access.status).clone(),
         kubeconfig,
-        managed,
+        managed: memory.managed.clone().unwrap_or(managed),
         cluster: memory.cluster,
         permission: memory.permission.clone(),
         given: memory.given,
@@ -116,15 +117,40 @@ fn narrows(controller: &ClusterAccessController, access: &Access, spec: &Cluster
             .are_narrowed(&AccessKey::new(&access.namespace, &access.name), &spec.rights)
 }
 
-/// Whether the `Cluster` of its target stays, as the API server says.
+/// Whether the `ManagedCluster` and the `Cluster` of its target stay, as the API server says.
 pub(super) async fn cluster(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<ClusterFact, ObserveError> {
-    let of = controller.providers.cluster_of(access);
-    let cluster = of.as_ref().and_then(|cluster| cluster.cluster_api.as_ref());
-    let Some(cluster) = cluster else { return Ok(ClusterFact::Stays) };
-    Ok(cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await?)
+) -> Result<(ManagedFact, ClusterFact), ObserveError> {
+    let Some((of, managed)) = controller.providers.resolve(access) else {
+        return Ok((ManagedFact::NotNamed, ClusterFact::Stays));
+    };
+    let managed = if managed == ManagedFact::Gone { managed_now(controller, access).await? } else { managed };
+    if managed == ManagedFact::Gone {
+        return Ok((managed, ClusterFact::Gone));
+    }
+    let cluster = match &of.cluster_api {
+        Some(cluster) => cluster_api::look(&controller.clients, &access.namespace, &cluster.name).await?,
+        None => ClusterFact::Stays,
+    };
+    Ok((managed, cluster))
+}
+
+/// The `ManagedCluster` that its status names, which the cache does not have: a list may have lacked it, or what is there was too large.
+async fn managed_now(
+    controller: &ClusterAccessController,
+    access: &Access,
+) -> Result<ManagedFact, kube::Error> {
+    let named = access.spec.as_ref().ok().and_then(|spec| spec.cluster.managed_cluster.as_ref());
+    let (Some(named), Some(known)) = (named, &access.status.managed_cluster) else {
+        return Ok(ManagedFact::Gone);
+    };
+    let now = read::get::<ManagedClusters>(&controller.clients.reads, &access.namespace, &named.name).await?;
+    Ok(match now.filter(|now| *now.uid == *known.uid) {
+        Some(now) if now.terminating => ManagedFact::Deleting,
+        Some(_) => ManagedFact::Stays,
+        None => ManagedFact::Gone,
+    })
 }
 
 /// What is known without asking of what its `ClusterProvider` says of what its target has by now.

@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_clusters::kubeconfig::Unencrypted;
-use coppice_clusters::{Permission, Urgency};
+use coppice_clusters::{ClusterFact, ManagedFact, Permission, Urgency};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -237,6 +237,36 @@ async fn nothing_is_taken_away_by_what_a_provider_said_before() {
         controller.providers.store.upsert("", provider(1, "of-the-platform"));
         let given = observe::permission(&controller, &access).await.map(|(_, given)| given);
         assert_eq!(given.ok(), expected, "{now:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_managed_cluster_is_gone_where_the_api_server_says_so_and_not_where_a_cache_lacks_it() {
+    let mut of_managed = object("7", &json!({"managedCluster": {"uid": "m"}, "sequence": 1}));
+    of_managed["spec"]["cluster"] = json!({"managedCluster": {"name": "shop"}});
+    let access = decoded(&of_managed);
+    for (now, expected) in [
+        (json!({"uid": "m"}), (ManagedFact::Stays, ClusterFact::Stays)),
+        (
+            json!({"uid": "m", "deletionTimestamp": NOW.to_string()}),
+            (ManagedFact::Deleting, ClusterFact::Stays),
+        ),
+        (json!({"uid": "n"}), (ManagedFact::Gone, ClusterFact::Gone)),
+        (Value::Null, (ManagedFact::Gone, ClusterFact::Gone)),
+    ] {
+        let (clients, _) = scripted(move |_, path, _| {
+            if now.is_null() || !path.ends_with("/managedclusters/shop") {
+                return Answer::Refused(404);
+            }
+            let mut metadata = now.clone();
+            (metadata["name"], metadata["namespace"]) = (json!("shop"), json!("team"));
+            (metadata["resourceVersion"], metadata["generation"]) = (json!("1"), json!(1));
+            let spec = json!({"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"});
+            Answer::Object(200, json!({"metadata": metadata, "spec": spec}))
+        });
+        let (controller, _) = controller(clients);
+        // The cache has none.
+        assert_eq!(observe::cluster(&controller, &access).await.unwrap(), expected);
     }
 }
 
