@@ -9,7 +9,8 @@
 //! - `coppice-access-clusters`: who has a Cluster made may create one.
 //! - `coppice-access-providers`: what was issued by a ClusterProvider is revoked by it, and what was made is deleted by it, so that it stays while
 //!   a ClusterAccess or ManagedCluster names it.
-//! - `coppice-access-finalizers`: what was issued for a ClusterAccess is revoked before that is gone.
+//! - `coppice-access-finalizers`: what was issued for a ClusterAccess is revoked before that is gone, and what was made for a ManagedCluster is
+//!   deleted.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, FINALIZER, GROUP};
@@ -186,26 +187,47 @@ fn providers(install: &Install) -> Value {
     })
 }
 
-/// Otherwise whoever may patch a `ClusterAccess` could keep the credential of one that is gone.
+/// Otherwise whoever may patch a `ClusterAccess` could keep the credential of one that is gone, and of a `ManagedCluster` the cluster, at the
+/// cost of the platform.
 fn finalizers(install: &Install) -> Value {
     let with = |object: &str| format!("'{FINALIZER}' in {object}.metadata.?finalizers.orValue([])");
+    // Unless status says that there is nothing to end.
+    let kept = |resource: &str, has_nothing: &str, message: &str| {
+        let expression = format!(
+            "request.resource.resource != '{resource}' || !({}) ||\n{} ||\n{has_nothing}",
+            with("oldObject"),
+            with("object")
+        );
+        let way_out =
+            "in an emergency delete the ValidatingAdmissionPolicyBinding coppice-access-finalizers first.";
+        validation(
+            &expression,
+            &format!("{message} Use kubectl apply or patch instead of replace; {way_out}"),
+        )
+    };
     json!({
         "#": "To take a finalizer off by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-finalizers first.",
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [resources(GROUP, &["UPDATE"], &["clusteraccesses"])]},
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["UPDATE"], &["clusteraccesses", "managedclusters"])]},
         "matchConditions": condition(install, false),
-        "validations": [validation(
-            &format!(
-                "!({}) ||\n{} ||\ndyn(oldObject).?status.?sequence.orValue(0) == 0",
-                with("oldObject"),
-                with("object")
+        "validations": [
+            kept(
+                "clusteraccesses",
+                "dyn(oldObject).?status.?sequence.orValue(0) == 0",
+                &format!(
+                    "The finalizer {FINALIZER} keeps the ClusterAccess until its credential is revoked, and Coppice removes it then: the condition Ready says what that \
+                     waits for, and spec.forgetAfter how long."
+                ),
             ),
-            &format!(
-                "The finalizer {FINALIZER} keeps the ClusterAccess until its credential is revoked, and Coppice removes it then: the condition Ready says what that waits for, \
-                 and spec.forgetAfter how long. Use kubectl apply or patch instead of replace; in an emergency delete the ValidatingAdmissionPolicyBinding \
-                 coppice-access-finalizers first."
+            kept(
+                "managedclusters",
+                "!dyn(oldObject).?status.?hash.hasValue() && !dyn(oldObject).?status.?cluster.hasValue()",
+                &format!(
+                    "The finalizer {FINALIZER} keeps the ManagedCluster until its cluster is deleted, and Coppice removes it then: the condition Ready says what that waits \
+                     for. To keep the cluster, take the label {LABEL_MANAGED_CLUSTER} off its Cluster or Shoot."
+                ),
             ),
-        )]
+        ]
     })
 }
 
@@ -221,4 +243,28 @@ fn status(install: &Install) -> Value {
              emergency delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
         )]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_has_our_finalizer_keeps_it_until_its_end() {
+        let policy = finalizers(&Install::kubectl());
+        let kept = policy["matchConstraints"]["resourceRules"][0]["resources"].as_array().unwrap();
+        let patched: Vec<Value> = super::super::rules::cluster()
+            .into_iter()
+            .filter(|rule| rule["apiGroups"] == json!([GROUP]) && rule["verbs"].to_string().contains("patch"))
+            .flat_map(|rule| rule["resources"].as_array().cloned().unwrap_or_default())
+            .collect();
+        assert_eq!(*kept, patched);
+        // Each has a rule of its own, which says what there is to end.
+        for resource in kept {
+            let of = format!("request.resource.resource != '{}' ||", resource.as_str().unwrap());
+            let rules = policy["validations"].as_array().unwrap().iter();
+            let of_it = rules.filter(|rule| rule["expression"].as_str().unwrap().starts_with(&of));
+            assert_eq!(of_it.count(), 1, "{resource}");
+        }
+    }
 }
