@@ -3,21 +3,22 @@
 use std::io::IsTerminal as _;
 
 use coppice_api::text::acts_on_terminal;
-use tracing::Subscriber;
 use tracing::field::Field;
 use tracing::subscriber::SetGlobalDefaultError;
+use tracing::{Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::filter::{Directive, ParseError};
+use tracing_subscriber::filter::{ParseError, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 /// What is logged unless something else is asked for.
 pub const DEFAULT_FILTER: &str = "info,kube=warn,tower=warn,hyper=warn,rustls=warn";
 
 /// What is not logged unless it is named. kube logs the whole of an answer that it does not understand, which may hold a credential, and
 /// every request that fails as an error of its own: whoever made it says so already, with what it means.
-const ANSWERS: &str = "kube_client";
+const ANSWERS: &str = "kube_client::client";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,22 +107,32 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = filter.unwrap_or(DEFAULT_FILTER);
-    let refused = |source| LoggingError::Filter { filter: filter.to_owned(), source };
-    let mut parsed = EnvFilter::builder().parse(filter).map_err(refused)?;
-    if !filter.contains(ANSWERS) {
-        let off = format!("{ANSWERS}::client=off").parse::<Directive>().map_err(refused)?;
-        parsed = parsed.add_directive(off);
-    }
+    let parsed = EnvFilter::builder()
+        .parse(filter)
+        .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
+    // Beside the filter and not in it: one that names a span logs everything in that, whatever else it says.
+    let named = named_of_client(filter);
+    let is_kept = filter_fn(move |metadata: &Metadata<'_>| {
+        let target = metadata.target();
+        !target.starts_with(ANSWERS) || named.iter().any(|named| target.starts_with(named.as_str()))
+    });
     let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(writer);
     Ok(match format {
         LogFormat::Text => {
             let fields = debug_fn(field).delimited(" ");
-            Box::new(builder.with_ansi(colours).fmt_fields(fields).finish())
+            Box::new(builder.with_ansi(colours).fmt_fields(fields).finish().with(is_kept))
         }
-        LogFormat::Json => Box::new(
-            builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
-        ),
+        LogFormat::Json => {
+            let lines = builder.json().flatten_event(true).with_current_span(true).with_span_list(false);
+            Box::new(lines.finish().with(is_kept))
+        }
     })
+}
+
+/// What a filter names of the client: with `kube_client` all of it, with a part of it that part alone.
+fn named_of_client(filter: &str) -> Vec<String> {
+    let targets = filter.split(',').filter_map(|directive| directive.trim().split(['[', '=']).next());
+    targets.filter(|target| target.starts_with("kube_client")).map(str::to_owned).collect()
 }
 
 /// Writes a field on one line and without characters that a terminal acts on: errors and messages contain tenants'
@@ -206,7 +217,9 @@ mod tests {
 
     #[test]
     fn answers_are_logged_only_where_that_is_asked_for() {
-        for filter in [None, Some("debug"), Some("info,kube=trace")] {
+        let of_another_part = "info,kube=warn,kube_client::client::builder=off";
+        let by_span = "info,[decision]=trace";
+        for filter in [None, Some("debug"), Some("info,kube=trace"), Some(of_another_part), Some(by_span)] {
             let text = logged(LogFormat::Text, filter);
             assert!(!text.contains("eyJ") && !text.contains("status 404"), "{filter:?}: {text}");
         }
