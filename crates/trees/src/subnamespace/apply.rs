@@ -61,6 +61,10 @@ pub(super) async fn next(
     if let Some(error) = &object.status_error {
         return Progress::Failed(ProgressError::Status(error.clone()));
     }
+    if fresh && observation.namespace.is_none() && !matches!(step, Step::CreateNamespace(_)) {
+        // Of an attempt before nobody knew what came of it: it is not there, and not created now.
+        context.end_creation(object);
+    }
     let nothing_to_do = *step == Step::Nothing && *status != *object.status;
     if nothing_to_do
         && !fresh

@@ -6,6 +6,7 @@ use coppice_api::names::{LABEL_PROTECTED, LABEL_SUBNAMESPACE};
 use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_kinds::{Configs, NamespaceTrees};
 use coppice_runtime::clock::{Clock, SeededRng};
+use coppice_runtime::controller::Controller as _;
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
@@ -305,8 +306,7 @@ async fn what_is_being_created_counts_for_the_size_of_its_tree() {
             json!({"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {}}),
         );
     }
-    let (context, _controller, _followers) =
-        apply_support::filled(&server, SubnamespaceController::new).await;
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
     let position = context.position("shop").unwrap();
     let [a, b] = ["shop-a", "shop-b"].map(|name| context.subnamespaces.get("shop", name).unwrap());
     let sizes = || [&a, &b].map(|object| context.size_beside("shop", object));
@@ -318,4 +318,8 @@ async fn what_is_being_created_counts_for_the_size_of_its_tree() {
     assert_eq!(sizes(), [1, 2]);
     context.end_creation(&a);
     assert!(context.begin_creation(&position.below("shop-b"), &b));
+    // Its namespace is not there, and is not created now: nothing can be given to it.
+    assert_eq!(sizes(), [2, 1]);
+    controller.reconcile(SubnamespaceKey::new("shop", "shop-b")).await;
+    assert_eq!(sizes(), [1, 1]);
 }
