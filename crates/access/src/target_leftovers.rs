@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coppice_api::Reason;
@@ -46,8 +46,8 @@ const MAX_DELETED: usize = 100;
 const MAX_REFUSED: usize = 10;
 /// Nothing is deleted before its `ClusterAccess` was seen to be gone for so long.
 const GONE_FOR: Duration = Duration::from_hours(1);
-/// What was seen in no target for so long is forgotten: with many targets it is long until it is the same one's turn again.
-const REMEMBERED: Duration = Duration::from_hours(7 * 24);
+/// So many `ClusterAccess`es that are gone are remembered of each target, the others once these are done: a target may show others each time.
+const MAX_GONE: usize = 1_000;
 /// Within this time a target has to answer.
 const DEADLINE: Duration = Duration::from_mins(1);
 
@@ -59,8 +59,8 @@ pub(crate) struct TargetLeftoverController {
     shared: Shared,
     /// The last one that was looked through.
     last: Mutex<Option<Source>>,
-    /// The uids of `ClusterAccess`es that are gone, and left something in a target: when this was seen first, and last.
-    gone: Mutex<BTreeMap<String, (Instant, Instant)>>,
+    /// Of each target the uids of `ClusterAccess`es that are gone, and left something there: since when this is seen.
+    gone: Mutex<BTreeMap<Source, BTreeMap<String, Instant>>>,
 }
 
 /// Why a target was not looked through, or not to the end.
@@ -123,7 +123,7 @@ impl TargetLeftoverController {
             living.insert(access.uid.clone());
         });
         let mut left = target.left_by(installation, |made| !living.contains(&*made.access)).await?;
-        self.keep_long_gone(&living, &mut left);
+        self.keep_long_gone(source, &living, &mut left);
         if left.is_empty() {
             return Ok(());
         }
@@ -138,19 +138,30 @@ impl TargetLeftoverController {
         self.delete(permit, (source, target), &left).await
     }
 
-    /// Remembers that these are left, and keeps of them those whose access has been gone for long enough.
-    fn keep_long_gone(&self, living: &BTreeSet<Box<str>>, left: &mut Vec<Made>) {
-        let now = Instant::now();
-        // A panic leaves valid data: at worst something is seen to be left again.
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        gone.retain(|access, (_, last)| {
-            !living.contains(access.as_str()) && now.duration_since(*last) < REMEMBERED
-        });
-        for made in &*left {
-            gone.entry(made.access.clone()).or_insert((now, now)).1 = now;
+    /// Remembers that these are left in a target, and keeps of them those whose access has been gone for long enough.
+    fn keep_long_gone(&self, source: &Source, living: &BTreeSet<Box<str>>, left: &mut Vec<Made>) {
+        let (now, mut all) = (Instant::now(), self.gone());
+        for gone in all.values_mut() {
+            gone.retain(|access, _| !living.contains(access.as_str()));
         }
-        let is_long_gone = |(first, _): &(Instant, Instant)| now.duration_since(*first) >= GONE_FOR;
+        let gone = all.entry(source.clone()).or_default();
+        let before = std::mem::take(gone);
+        // Those that are known already keep their place.
+        let (known, new): (Vec<&Made>, Vec<&Made>) =
+            left.iter().partition(|made| before.contains_key(&made.access));
+        for made in known.into_iter().chain(new) {
+            if gone.len() < MAX_GONE {
+                let since = before.get(&made.access).copied().unwrap_or(now);
+                gone.insert(made.access.clone(), since);
+            }
+        }
+        let is_long_gone = |since: &Instant| now.duration_since(*since) >= GONE_FOR;
         left.retain(|made| gone.get(&made.access).is_some_and(is_long_gone));
+    }
+
+    fn gone(&self) -> MutexGuard<'_, BTreeMap<Source, BTreeMap<String, Instant>>> {
+        // A panic leaves valid data: at worst something is seen to be left again.
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Deletes these. One that the target refuses keeps no other from that.
@@ -223,6 +234,7 @@ impl Controller for TargetLeftoverController {
     /// Those whose turn it is.
     fn all(&self) -> Vec<Source> {
         let targets = self.targets();
+        self.gone().retain(|source, _| targets.contains(source));
         // A panic leaves valid data: one assignment.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let after = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);

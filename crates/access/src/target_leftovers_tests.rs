@@ -157,6 +157,29 @@ async fn what_is_left_was_seen_for_an_hour_without_its_access() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_that_shows_other_accesses_each_time_fills_no_memory() {
+    let listed = Mutex::new(0);
+    let (clients, _) = scripted(move |method, path, _| {
+        if *method != Method::GET || !path.ends_with("/rolebindings") {
+            return Answer::Object(200, json!({"items": []}));
+        }
+        let mut listed = listed.lock().unwrap();
+        *listed += 1;
+        let found: Vec<Value> = (0..=MAX_GONE).map(|n| binding(&format!("{listed}-{n}"), "i")).collect();
+        Answer::Object(200, json!({"items": found}))
+    });
+    let (controller, _) = controller(&[], Some(&[]));
+    let (permit, source, target) = (controller.gate.permit().unwrap(), source(), target(clients));
+    for _ in 0..3 {
+        controller.sweep_target(&permit, (&source, &target), "i").await.unwrap();
+        let remembered: Vec<usize> = controller.gone().values().map(BTreeMap::len).collect();
+        assert_eq!(remembered, [MAX_GONE]);
+    }
+    // Nobody leads to it any more.
+    assert!(controller.all().is_empty() && controller.gone().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
     let mut bindings: Vec<Value> =
         (0..MAX_REFUSED + 2).map(|n| binding(&format!("refused{n}"), "i")).collect();
