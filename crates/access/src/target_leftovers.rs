@@ -12,7 +12,7 @@
 //! replica that was running sees the list collapse, and waits for somebody to restart it. One that was started after the restore knows of no
 //! list before, and gives the hour to put that right.
 //!
-//! Errors: what a target does not do is logged, and tried again with the next resync; what this API server does not say is asked again
+//! Errors: what a target does not do is logged, and tried again with its next turn; what this API server does not say is asked again
 //! with backoff by the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,11 +38,13 @@ use crate::shared::Shared;
 use crate::target::{Failure, Made, Target};
 use crate::targets::{ReadError, Source};
 
-/// So many targets are looked through with each resync: as many as have clients at once.
+/// Targets are looked through so often: each time all is listed that this installation has made there.
+const EVERY: Duration = Duration::from_mins(10);
+/// So many targets are looked through each time: as many as have clients at once.
 const MAX_TARGETS: usize = 64;
 /// So many objects are deleted in one target then.
 const MAX_DELETED: usize = 100;
-/// After so many refusals the others of a kind are left for the next resync.
+/// After so many refusals the others of a kind are left for the next time.
 const MAX_REFUSED: usize = 10;
 /// Nothing is deleted before its `ClusterAccess` was seen to be gone for so long.
 const GONE_FOR: Duration = Duration::from_hours(1);
@@ -57,8 +59,8 @@ pub(crate) struct TargetLeftoverController {
     gate: Gate,
     metrics: AccessMetrics,
     shared: Shared,
-    /// The last one that was looked through.
-    last: Mutex<Option<Source>>,
+    /// The last one that was looked through, and when its turn came.
+    last: Mutex<Option<(Source, Instant)>>,
     /// Of each target the uids of `ClusterAccess`es that are gone, and left something there: since when this is seen.
     gone: Mutex<BTreeMap<Source, BTreeMap<String, Instant>>>,
 }
@@ -106,7 +108,7 @@ impl TargetLeftoverController {
                 None => return Ok(()),
             },
         };
-        // It waits for nobody: the next resync is soon.
+        // It waits for nobody: its turn comes again.
         let Some(_place) = targets.place(&target) else { return Ok(()) };
         self.sweep_target(permit, (source, &target), &installation).await
     }
@@ -219,7 +221,7 @@ impl Controller for TargetLeftoverController {
     type Key = Source;
     const NAME: &'static str = "target_leftovers";
 
-    /// Woken by nothing: what is left is found with the next resync.
+    /// Woken by nothing: what is left is found when it is the turn of its target.
     fn subscribe(self: &Arc<Self>, watches: &Watches, _: &Queue<Source>) -> Vec<Subscription> {
         let Shared { accesses, providers, .. } = &self.shared;
         vec![watches.subscribe(accesses, |_, _| {}), watches.subscribe(&providers.store, |_, _| {})]
@@ -231,17 +233,23 @@ impl Controller for TargetLeftoverController {
         synced(accesses.freshness()) && synced(providers.store.freshness())
     }
 
-    /// Those whose turn it is.
+    /// Those whose turn it is: none on a follower, nor soon after the last ones.
     fn all(&self) -> Vec<Source> {
-        let targets = self.targets();
+        if self.gate.permit().is_err() {
+            return Vec::new();
+        }
+        let (targets, now) = (self.targets(), Instant::now());
         self.gone().retain(|source, _| targets.contains(source));
         // A panic leaves valid data: one assignment.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        if last.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < EVERY) {
+            return Vec::new();
+        }
+        let after = last.as_ref().map_or(Bound::Unbounded, |(source, _)| Bound::Excluded(source));
         let next = targets.range::<Source, _>((after, Bound::Unbounded)).chain(&targets);
         let next: Vec<Source> = next.take(MAX_TARGETS.min(targets.len())).cloned().collect();
         if let Some(source) = next.last() {
-            *last = Some(source.clone());
+            *last = Some((source.clone(), now));
         }
         next
     }

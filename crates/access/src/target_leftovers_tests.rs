@@ -234,7 +234,11 @@ async fn each_target_has_its_turn() {
         let decoded = read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap();
         controller.shared.accesses.upsert("team", decoded);
     }
-    let (first, second) = (controller.all(), controller.all());
+    let first = controller.all();
+    tokio::time::advance(EVERY - Duration::from_secs(1)).await;
+    assert!(controller.all().is_empty(), "it is too soon");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let second = controller.all();
     assert_eq!((first.len(), second.len()), (MAX_TARGETS, MAX_TARGETS));
     let both: BTreeSet<&Source> = first.iter().chain(&second).collect();
     assert_eq!(both.len(), MAX_TARGETS + 6);
