@@ -3,6 +3,7 @@
 
 mod support;
 
+use coppice_lifecycle::cluster::ValidClusterManager;
 use serde_json::Value;
 use support::{governed, run};
 
@@ -265,6 +266,76 @@ fn preview_of_what_changes_nothing_that_is_due_lets_a_pipeline_go_on() {
         "{}",
         ran.all()
     );
+}
+
+#[test]
+fn preview_tells_what_is_done_from_something_else_that_is_due_already() {
+    const SLEEP: &str = "{name: sleep, when: {phase: {in: [Stale]}}, then: {scaleDown: {}}}";
+    const END: &str = "{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 15m}}}";
+    let spec = |policies: &str| {
+        format!("{{mode: Enforce, selector: {{names: [shop]}}, ttl: {{after: 1h}}, policies: [{policies}]}}")
+    };
+    // As if it had been applied before.
+    let ran = |before: &str, after: &str| {
+        let applied = format!(
+            "apiVersion: coppice.dev/v1alpha1\nkind: ClusterNamespaceManager\nmetadata: {{name: shops, uid: c-9, generation: 1}}\n\
+             spec: {}\n",
+            spec(before)
+        );
+        preview_with(&applied, "", "shops", &spec(after))
+    };
+    let renamed = ran(SLEEP, &SLEEP.replace("sleep", "rest"));
+    assert!(renamed.code == 0, "it is scaled down as before: {}", renamed.all());
+    let both = format!("{SLEEP}, {END}");
+    let deletes = ran(SLEEP, &both);
+    let expected = "Becomes due that is not due now: 1: shop";
+    assert!(deletes.code == 3 && deletes.out.contains(expected), "{}", deletes.all());
+    let observing = both.replace("name: end,", "name: end, mode: Observe,");
+    let enforces = ran(&observing, &both);
+    let expected = "Due now, and no longer only observed: 1: shop";
+    assert!(enforces.code == 3 && enforces.out.contains(expected), "{}", enforces.all());
+    let fewer = ran(&both, END);
+    assert!(fewer.code == 0, "it is deleted as before: {}", fewer.all());
+}
+
+/// A namespace that was seen so last under this spec of the manager `health`.
+fn looked_at(spec: &str, seen: &str) -> String {
+    let known: ValidClusterManager = serde_yaml::from_str(spec).unwrap();
+    format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: web-1, uid: ns-web-1, creationTimestamp: '2026-03-01T10:00:00Z'}}\n---\n\
+         apiVersion: coppice.dev/v1alpha1\nkind: ClusterNamespaceManager\nmetadata: {{name: health, uid: c-9, generation: 1}}\nspec: \
+         {spec}\n---\n\
+         apiVersion: coppice.dev/v1alpha1\nkind: ManagedNamespace\nmetadata: {{name: coppice, namespace: web-1, uid: r-9, generation: \
+         1}}\nspec: {{}}\nstatus: {{observedGeneration: 1, namespaceUid: ns-web-1, phase: Failed, phaseSince: '2026-03-01T11:07:00Z', \
+         manager: {{name: health, uid: c-9, digest: '{}', generation: 1, since: '2026-03-01T10:00:02Z'}}, health: {{state: Failed, \
+         seen: {seen}, seenSince: '2026-03-01T11:00:00Z', notOkSince: '2026-03-01T11:00:00Z', unstableSince: '2026-03-01T11:00:00Z', \
+         failingSince: '2026-03-01T11:05:00Z', failedSince: '2026-03-01T11:07:00Z'}}}}\n",
+        known.digest()
+    )
+}
+
+#[test]
+fn preview_takes_what_fails_to_fail_on_though_another_spec_begins_its_periods_again() {
+    let spec = |mode: &str| {
+        format!(
+            "{{mode: {mode}, selector: {{names: ['web-*']}}, settle: 10m, health: {{}}, policies: [{{name: end, when: {{phase: {{in: \
+             [Failed]}}}}, then: {{delete: {{notice: 15m}}}}}}]}}"
+        )
+    };
+    let fails = looked_at(&spec("Observe"), "Failing");
+    let ran = preview_with(&fails, "-o json ", "health", &spec("Enforce"));
+    assert!(ran.code == 3 && ran.err.contains("preview takes it to fail on"), "{}", ran.all());
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let web = serde_json::json!([{"namespace": "web-1", "manager": "health"}]);
+    assert_eq!((&report["becomesEnforced"], &report["becomesDue"]), (&web, &Value::Array(Vec::new())));
+    let manager = &report["managers"][0];
+    assert_eq!(manager["newlyDue"], 1, "{manager:#}");
+    assert_eq!(manager["earliest"], "2026-03-01T12:55:00Z", "settle, and then the notice: {manager:#}");
+    let same = preview_with(&fails, "", "health", &spec("Observe"));
+    assert_eq!(same.code, 0, "it observes as before: {}", same.all());
+    let recovers = looked_at(&spec("Observe"), "Passing");
+    let ran = preview_with(&recovers, "", "health", &spec("Enforce"));
+    assert_eq!(ran.code, 0, "nothing fails: {}", ran.all());
 }
 
 #[test]

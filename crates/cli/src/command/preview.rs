@@ -86,6 +86,16 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
              do not fail for ready, and shows every namespace that could be superseded",
         )?;
     }
+    let waits_for_failures = |manager: &ClusterManager| {
+        let spec = manager.spec.as_ref().ok();
+        spec.is_some_and(|spec| spec.policies().iter().any(|policy| policy.condition.is_of_health()))
+    };
+    if proposed.iter().any(waits_for_failures) {
+        io.print_note(
+            "note: what fails is known where a cluster manager with spec.health governs already, and preview takes it to fail on; another \
+             spec begins its periods again, so that it is due later than shown, and not at all if it recovers within them",
+        )?;
+    }
     let preview = compare::compare(snapshot, proposed, at)?;
     let report = Report {
         at,

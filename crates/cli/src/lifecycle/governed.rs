@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coppice_api::condition::{self, READY};
+use coppice_api::health::HealthSeen;
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::selection::{Contest, UnknownSelection, contest};
@@ -152,6 +153,33 @@ impl LifecycleSnapshot {
         for (namespace, status) in judged {
             let new = || NamespaceRecord::assumed(&namespace);
             self.governed.records.entry(namespace.clone()).or_insert_with(new).status = status;
+        }
+    }
+
+    /// Takes what fails by the record of a namespace for failing on where another spec governs: that begins its periods again, and
+    /// whatever does not recover within these becomes due by it.
+    pub(crate) fn assume_failing(&mut self, at: Timestamp) {
+        let fails = |(namespace, record): (&String, &NamespaceRecord)| {
+            let recorded = &record.status;
+            let winner = self.contest(namespace).and_then(Result::ok)?.winner?;
+            let fails = recorded.health.as_ref().is_some_and(|health| health.seen == HealthSeen::Failing);
+            let is_governed = recorded.manager.as_ref().is_some_and(|known| winner.is(known));
+            if !fails || is_governed || winner.spec.health.is_none() {
+                return None;
+            }
+            let status = ManagedNamespaceStatus {
+                health: recorded.health.clone(),
+                failing: recorded.failing.clone(),
+                failing_more: recorded.failing_more,
+                ..self.governed_plan(namespace, at)?.status
+            };
+            Some((namespace.clone(), status))
+        };
+        let failing: Vec<_> = self.governed.records.iter().filter_map(fails).collect();
+        for (namespace, status) in failing {
+            if let Some(record) = self.governed.records.get_mut(&namespace) {
+                record.status = status;
+            }
         }
     }
 

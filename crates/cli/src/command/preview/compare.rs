@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
 use coppice_api::cluster_manager::Mode;
+use coppice_api::steps::Action;
 use coppice_lifecycle::cluster::approval::ApprovalState;
 use coppice_lifecycle::cluster::census::{Census, Counted, census_of_one};
 use coppice_lifecycle::governor;
@@ -107,8 +108,8 @@ struct Judged {
     governing: Option<String>,
     /// The policies that are true.
     due: Vec<String>,
-    /// Whether one of them acts.
-    enforced: bool,
+    /// What they do, and whether one of them acts.
+    actions: BTreeMap<Action, bool>,
 }
 
 /// Puts the proposed cluster managers into the snapshot, and compares.
@@ -119,17 +120,20 @@ pub(super) fn compare(
 ) -> Result<Preview> {
     let before = judge(&snapshot, at)?;
     let changes = replace(&mut snapshot, proposed);
+    snapshot.assume_failing(at);
     snapshot.count(at);
     snapshot.assume_looked_at(at);
     let after = judge(&snapshot, at)?;
     let mut preview = Preview { managers: Vec::new(), becomes_due: Vec::new(), becomes_enforced: Vec::new() };
     for (namespace, now) in &after {
-        let (Some(manager), false) = (&now.governing, now.due.is_empty()) else { continue };
-        let due = NamespaceDue { namespace: namespace.clone(), manager: manager.clone() };
-        match before.get(namespace) {
-            Some(was) if !was.due.is_empty() && (was.enforced || !now.enforced) => {}
-            Some(was) if !was.due.is_empty() => preview.becomes_enforced.push(due),
-            _ => preview.becomes_due.push(due),
+        let Some(manager) = &now.governing else { continue };
+        let due = || NamespaceDue { namespace: namespace.clone(), manager: manager.clone() };
+        // By action: a policy may be called otherwise, and who is scaled down today is not deleted for that.
+        let acted = |action: &Action| before.get(namespace).and_then(|was| was.actions.get(action)).copied();
+        if now.actions.keys().any(|action| acted(action).is_none()) {
+            preview.becomes_due.push(due());
+        } else if now.actions.iter().any(|(action, acts)| *acts && acted(action) == Some(false)) {
+            preview.becomes_enforced.push(due());
         }
     }
     let managers = snapshot.governed.managers.as_deref().unwrap_or_default();
@@ -203,10 +207,10 @@ fn judged_of(snapshot: &LifecycleSnapshot, counts: &Census) -> Judged {
         judged.due = counts.enforce.policies.iter().map(|policy| policy.name.clone()).collect();
         let managers = snapshot.governed.managers.as_deref().unwrap_or_default();
         let spec = managers.iter().find(|manager| manager.name() == name).and_then(|m| m.spec.as_ref().ok());
-        judged.enforced = spec.is_some_and(|spec| {
-            let due = |name: &String| judged.due.contains(name);
-            !spec.suspend && spec.policies().iter().any(|policy| policy.enforces && due(&policy.name))
-        });
+        let Some(spec) = spec else { continue };
+        for policy in spec.policies().iter().filter(|policy| judged.due.contains(&policy.name)) {
+            *judged.actions.entry(policy.action.kind()).or_default() |= policy.enforces && !spec.suspend;
+        }
     }
     judged
 }
