@@ -12,7 +12,7 @@ use kube::Client;
 use crate::connect::{code, failed};
 use crate::facts::{self, Manager, NamespaceRecord};
 use crate::write::{Edit, MAX_ATTEMPTS, create_record, merge, overtaken, user_name};
-use crate::{Io, live, print};
+use crate::{Io, live, print, with_progress};
 
 /// What the record of a namespace is called in messages.
 pub(crate) fn record_of(namespace: &str) -> String {
@@ -25,13 +25,24 @@ pub(crate) fn resource_name() -> String {
 }
 
 /// The name by which the API server knows this user.
-pub(crate) async fn requester(client: &Client) -> Result<String> {
-    user_name(client, "`by` in the record").await
+pub(crate) async fn requester(client: &Client, io: &mut Io<'_>) -> Result<String> {
+    with_progress("asking who you are", io, user_name(client, "`by` in the record")).await?
 }
 
 /// Computes a change of what users ask for a namespace and writes it into its record, which is created if there is none;
 /// again if somebody else was faster. Gives back what was computed last, and remarks for the user.
 pub(crate) async fn change<T>(
+    client: &Client,
+    namespace: &str,
+    command: (&str, bool),
+    compute: impl Fn(Option<&NamespaceRecord>) -> Result<Edit<T>>,
+    io: &mut Io<'_>,
+) -> Result<(T, Vec<String>)> {
+    let changing = Box::pin(change_record(client, namespace, command, compute));
+    with_progress("changing the record of the namespace", io, changing).await?
+}
+
+async fn change_record<T>(
     client: &Client,
     namespace: &str,
     (command, dry_run): (&str, bool),

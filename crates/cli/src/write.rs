@@ -16,6 +16,7 @@ use crate::connect::{code, failed};
 use crate::facts::{Config, Manager};
 use crate::live::{self, managers_api};
 use crate::namespace_record::record_of;
+use crate::{Io, with_progress};
 
 /// The field manager of everything that the command line writes.
 pub(crate) const FIELD_MANAGER: &str = "coppice-cli";
@@ -78,6 +79,17 @@ pub(crate) async fn user_name(client: &Client, field: &str) -> Result<String> {
 /// Computes a change and writes it, again if somebody else was faster. Gives back what was computed last, and whether
 /// anything was written.
 pub(crate) async fn change<T>(
+    client: &Client,
+    target: &Target,
+    dry_run: bool,
+    compute: impl AsyncFnMut(&Manager) -> Result<Edit<T>>,
+    io: &mut Io<'_>,
+) -> Result<(T, bool)> {
+    let changing = Box::pin(change_manager(client, target, dry_run, compute));
+    with_progress("changing the manager", io, changing).await?
+}
+
+async fn change_manager<T>(
     client: &Client,
     target: &Target,
     dry_run: bool,

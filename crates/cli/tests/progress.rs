@@ -1,4 +1,4 @@
-//! What reads the cluster says so while it takes longer than a second.
+//! What reads the cluster or writes to it says so while it takes longer than a second.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ffi::OsString;
@@ -64,7 +64,7 @@ fn says(line: &str, stdin: &str) -> String {
 }
 
 #[test]
-fn what_reads_the_cluster_says_that_it_takes_long() {
+fn what_reads_the_cluster_or_writes_to_it_says_that_it_takes_long() {
     let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: ci}, spec: {selector: \
                    {names: ['ci-*']}, ttl: {after: 1h}}}";
     std::thread::scope(|scope| {
@@ -76,6 +76,10 @@ fn what_reads_the_cluster_says_that_it_takes_long() {
             ("coppice preview -f -", "reading the cluster"),
             ("coppice explain web", "reading the namespace"),
             ("coppice simulate", "reading the cluster"),
+            ("coppice hold web --for 1h", "asking who you are"),
+            ("coppice extend web --by 1h", "asking who you are"),
+            ("coppice release web", "changing the record of the namespace"),
+            ("coppice release web/e2e", "changing the manager"),
         ] {
             scope.spawn(move || {
                 let err = says(line, manager);

@@ -52,10 +52,10 @@ pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut
     let (now, dry_run) = (io.now, args.write.dry_run);
     let (shown, before, until) = if let Some(name) = name {
         let target = Target { namespace: namespace.clone(), name: name.clone() };
-        let (before, until) = extend_manager(args, &client, &target, now).await?;
+        let (before, until) = extend_manager(args, &client, &target, io).await?;
         (resource_name(name), before, until)
     } else {
-        let ((before, until), notes) = extend_namespace(args, &client, namespace, now).await?;
+        let ((before, until), notes) = extend_namespace(args, &client, namespace, io).await?;
         namespace_record::print_notes(&notes, io)?;
         (format!("namespace/{namespace}"), before, until)
     };
@@ -80,9 +80,10 @@ async fn extend_manager(
     args: &ExtendArgs,
     client: &Client,
     target: &Target,
-    now: Timestamp,
+    io: &mut Io<'_>,
 ) -> Result<(Option<Timestamp>, Timestamp)> {
-    let (ends, _) = change(client, target, args.write.dry_run, async |manager| {
+    let now = io.now;
+    let extending = async |manager: &Manager| -> Result<Edit<(Option<Timestamp>, Timestamp)>> {
         let extended = manager.spec.as_ref().ok().and_then(|s| s.extend_until);
         let (before, until) = match (args.by, args.until) {
             (None, until) => (extended, until.unwrap_or(now)),
@@ -92,8 +93,8 @@ async fn extend_manager(
             }
         };
         Ok(Edit::Patch(json!({ "extendUntil": until.to_string() }), (before, until)))
-    })
-    .await?;
+    };
+    let (ends, _) = change(client, target, args.write.dry_run, extending, io).await?;
     Ok(ends)
 }
 
@@ -102,9 +103,10 @@ async fn extend_namespace(
     args: &ExtendArgs,
     client: &Client,
     namespace: &str,
-    now: Timestamp,
+    io: &mut Io<'_>,
 ) -> Result<((Option<Timestamp>, Timestamp), Vec<String>)> {
-    let requester = namespace_record::requester(client).await?;
+    let now = io.now;
+    let requester = namespace_record::requester(client, io).await?;
     let compute = |record: Option<&NamespaceRecord>| {
         let before = expiry(namespace, record)?;
         let until = match (args.by, args.until) {
@@ -116,7 +118,8 @@ async fn extend_namespace(
         Ok(Edit::Patch(json!({ "extendUntil": extension }), ((before, until), limit)))
     };
     let command = ("extend", args.write.dry_run);
-    let ((ends, limit), mut notes) = namespace_record::change(client, namespace, command, compute).await?;
+    let ((ends, limit), mut notes) =
+        namespace_record::change(client, namespace, command, compute, io).await?;
     notes.extend(limit);
     if ends.0.is_none() && args.by.is_some() {
         notes.push(NOT_KNOWN.to_owned());

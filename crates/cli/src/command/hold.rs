@@ -12,7 +12,7 @@ use crate::args::{
     ArgumentError, ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration,
 };
 use crate::connect::connect;
-use crate::facts::NamespaceRecord;
+use crate::facts::{Manager, NamespaceRecord};
 use crate::write::{Edit, change, dry_run_suffix, resource_name};
 use crate::{Exit, Io, namespace_record, print};
 
@@ -77,8 +77,8 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
         format!("held until {}{}", print::instant_from(until, io.now), dry_run_suffix(args.write.dry_run));
     let hold = json!({ "until": until.to_string(), "reason": args.reason });
     let Some(name) = name else {
-        let requester = namespace_record::requester(&client).await?;
-        let command = ("hold", args.write.dry_run);
+        let requester = namespace_record::requester(&client, io).await?;
+        let (command, now) = (("hold", args.write.dry_run), io.now);
         let compute = |record: Option<&NamespaceRecord>| {
             let mut hold = hold.clone();
             hold["by"] = requester.as_str().into();
@@ -86,20 +86,20 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
             if let Some(hold) = hold.as_object_mut().filter(|_| record.is_none()) {
                 hold.retain(|_, value| !value.is_null());
             }
-            let limit = namespace_record::hold_limit(record, until, io.now);
+            let limit = namespace_record::hold_limit(record, until, now);
             Ok(Edit::Patch(json!({ "hold": hold }), limit))
         };
-        let (limit, mut notes) = namespace_record::change(&client, namespace, command, compute).await?;
+        let (limit, mut notes) = namespace_record::change(&client, namespace, command, compute, io).await?;
         notes.extend(limit);
         namespace_record::print_notes(&notes, io)?;
         writeln!(io.screen(), "namespace/{namespace} {shown}")?;
         return Ok(Exit::Ok);
     };
     let target = Target { namespace: namespace.clone(), name: name.clone() };
-    let (fired, _) = change(&client, &target, args.write.dry_run, async |manager| {
+    let compute = async |manager: &Manager| {
         Ok(Edit::Patch(json!({ "hold": hold }), manager.status.phase == Some(Phase::Fired)))
-    })
-    .await?;
+    };
+    let (fired, _) = change(&client, &target, args.write.dry_run, compute, io).await?;
     writeln!(io.screen(), "{} {shown}", resource_name(name))?;
     if fired {
         io.print_note("note: it has fired and is dormant; the hold matters once it is armed again")?;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
 use crate::connect::connect;
-use crate::facts::NamespaceRecord;
+use crate::facts::{Manager, NamespaceRecord};
 use crate::write::{Edit, change, dry_run_suffix, managers_in, only, resource_name};
 use crate::{Exit, Io, live, namespace_record};
 
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
         }
         only(namespace.clone(), &managers)?
     };
-    let (firings, written) = change(&client, &target, args.write.dry_run, async |manager| {
+    let compute = async |manager: &Manager| {
         let firings = manager.status.steps.firings;
         let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
         Ok(if firings == 0 || armed {
@@ -47,8 +47,8 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
         } else {
             Edit::Patch(json!({ "rearm": firings }), firings)
         })
-    })
-    .await?;
+    };
+    let (firings, written) = change(&client, &target, args.write.dry_run, compute, io).await?;
     says(&resource_name(&target.name), firings, written, args.write.dry_run, io)
 }
 
@@ -65,7 +65,8 @@ async fn of_record(args: &RearmArgs, client: &Client, namespace: &str, io: &mut 
         })
     };
     let command = ("rearm", args.write.dry_run);
-    let ((firings, written), notes) = namespace_record::change(client, namespace, command, compute).await?;
+    let ((firings, written), notes) =
+        namespace_record::change(client, namespace, command, compute, io).await?;
     namespace_record::print_notes(&notes, io)?;
     says(&format!("namespace/{namespace}"), firings, written, args.write.dry_run, io)
 }

@@ -34,13 +34,13 @@ pub(crate) async fn run(args: &ReleaseArgs, connection: &ConnectionArgs, io: &mu
         let compute = async |manager: &Manager| {
             Ok(released(manager.spec.as_ref().map(|spec| spec.hold.as_ref().map(|hold| hold.until))))
         };
-        (resource_name(name), change(&client, &target, dry_run, compute).await?.0)
+        (resource_name(name), change(&client, &target, dry_run, compute, io).await?.0)
     } else {
         let compute = |record: Option<&NamespaceRecord>| {
             let Some(record) = record else { return Ok(Edit::Nothing(None)) };
             Ok(released(record.spec.as_ref().map(|spec| spec.hold.as_ref().map(|hold| hold.until))))
         };
-        let changed = namespace_record::change(&client, namespace, ("release", dry_run), compute).await?;
+        let changed = namespace_record::change(&client, namespace, ("release", dry_run), compute, io).await?;
         (format!("namespace/{namespace}"), changed.0)
     };
     match until {

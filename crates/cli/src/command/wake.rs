@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, any_duration};
 use crate::connect::connect;
-use crate::facts::NamespaceRecord;
+use crate::facts::{Manager, NamespaceRecord};
 use crate::namespace_record::record_of;
 use crate::print::count;
 use crate::write::{Edit, change, dry_run_suffix, existing, resource_name};
@@ -91,7 +91,7 @@ async fn of_record(args: &WakeArgs, client: &Client, namespace: &str, io: &mut I
         }
     };
     let command = ("wake", args.write.dry_run);
-    let (scaled_down, notes) = namespace_record::change(client, namespace, command, compute).await?;
+    let (scaled_down, notes) = namespace_record::change(client, namespace, command, compute, io).await?;
     let about = Woken {
         name: format!("namespace/{namespace}"),
         target: namespace.to_owned(),
@@ -108,11 +108,11 @@ async fn of_record(args: &WakeArgs, client: &Client, namespace: &str, io: &mut I
 }
 
 async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>) -> Result<Exit> {
-    let (scaled_down, _) = change(client, target, args.write.dry_run, async |manager| {
+    let compute = async |manager: &Manager| {
         let wake = manager.spec.as_ref().ok().and_then(|spec| spec.wake);
         ask(&manager.status.steps, wake, &format!("NamespaceManager {target}"))
-    })
-    .await?;
+    };
+    let (scaled_down, _) = change(client, target, args.write.dry_run, compute, io).await?;
     let about = Woken {
         name: resource_name(&target.name),
         target: target.to_string(),
