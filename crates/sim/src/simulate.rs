@@ -29,11 +29,13 @@ use crate::simulation::{Incarnation, Simulation};
 /// The lease of the only replica there is: it need not renew it often.
 const LEASE: [Duration; 3] = [Duration::from_hours(26), Duration::from_hours(24), Duration::from_hours(6)];
 /// What the operator reads, or changes, besides its own kinds and namespaces.
-pub const WATCHED_KINDS: [(&str, &str); 6] = [
+pub const WATCHED_KINDS: [(&str, &str); 8] = [
     ("v1", "Pod"),
+    ("v1", "PersistentVolumeClaim"),
     ("batch/v1", "Job"),
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
     ("apps/v1", "ReplicaSet"),
     ("batch/v1", "CronJob"),
 ];
@@ -137,7 +139,12 @@ fn copy(request: &SimulationRequest) -> anyhow::Result<(Server, Vec<String>)> {
             notes.push(format!("namespace {needs} was not given: it is assumed to be made now"));
             adopt(&mut server, &namespace(needs), &mut notes);
         }
-        adopt(&mut server, object, &mut notes);
+        let mut object = object.clone();
+        // Whatever takes these off is not there, and they would keep their namespace terminating.
+        if !ours && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("finalizers");
+        }
+        adopt(&mut server, &object, &mut notes);
     }
     if other > 0 {
         notes.push(format!("{other} objects of kinds that the operator does not look at are left out"));

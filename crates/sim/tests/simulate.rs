@@ -129,6 +129,57 @@ fn the_budget_and_paused_bind_here_too() {
 }
 
 #[test]
+fn what_fails_by_its_claims_and_daemon_sets_goes_as_the_operator_would_let_it_go() {
+    let metadata = |name: &str, namespace: &str| {
+        json!({
+            "name": name, "namespace": namespace, "uid": format!("uid-of-{namespace}-{name}"), "generation": 1,
+            "creationTimestamp": "2026-03-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"],
+        })
+    };
+    let claim = |namespace: &str, phase: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata("data", namespace),
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "volumeName": "pv", "resources": { "requests": { "storage": "1Gi" } },
+            },
+            "status": { "phase": phase },
+        })
+    };
+    let labels = json!({ "app": "log" });
+    let daemon_set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata("log", "short"),
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "main", "image": "none" }] },
+            },
+        },
+        "status": { "observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 0, "numberReady": 0 },
+    });
+    let manager = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterNamespaceManager", "metadata": { "name": "ci" },
+        "spec": {
+            "mode": "Enforce", "selector": { "names": ["lost", "short", "well"] }, "health": {},
+            "policies": [{ "name": "end", "when": { "phase": { "in": ["Failed"] } }, "then": { "delete": {} } }],
+        },
+    });
+    let mut objects = vec![manager, claim("lost", "Lost"), claim("well", "Bound"), daemon_set];
+    objects.extend(["lost", "short", "well"].map(|name| namespace(name, "2026-03-01T00:00:00Z")));
+    let forecast = ahead(1, objects);
+    assert_eq!(forecast.notes, [""; 0]);
+    let deleted = |name: &str| {
+        forecast.managers.iter().find(|fate| fate.namespace == name).and_then(|fate| fate.deleted)
+    };
+    // It fails for five minutes until it is Failing, and for two more until it is Failed.
+    let lost = deleted("lost").unwrap();
+    assert!((at("2026-03-01T12:07:00Z")..at("2026-03-01T12:10:00Z")).contains(&lost), "{forecast:?}");
+    // That pods are missing is a failure ten minutes later.
+    let short = deleted("short").unwrap();
+    assert!((at("2026-03-01T12:17:00Z")..at("2026-03-01T12:20:00Z")).contains(&short), "{forecast:?}");
+    assert_eq!(deleted("well"), None);
+}
+
+#[test]
 fn unreadable_kinds_are_reported() {
     let mut bad = manager("a", &json!([]));
     bad["spec"] = json!({ "policies": 7 });
