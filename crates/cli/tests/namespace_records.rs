@@ -278,6 +278,17 @@ fn list_shows_records_beside_managers() {
     assert!(ran.err.contains("cannot be listed: not you; only managers are shown"), "{ran:?}");
 }
 
+#[test]
+fn list_says_that_what_is_only_observed_would_be_done() {
+    let mut observed = governed();
+    observed["next"]["reason"] = json!("Observing");
+    let script =
+        vec![(MANAGERS, 200, list(&[])), (RECORDS, 200, list(&[record("1", &json!({}), &observed)]))];
+    let (ran, _) = against("coppice list -n a --no-headers", script);
+    let row = "a   Ok   -   2026-03-01T14:00:01Z (in 1h30m)   would delete   2026-03-01T14:00:01Z (in 1h30m)   30m\n";
+    assert_eq!((ran.code, &*ran.out), (0, row), "{}", ran.all());
+}
+
 /// What a tenant may read: the namespace, and what is in it.
 fn tenant(records: &[Value], managers: &[Value]) -> Script {
     vec![

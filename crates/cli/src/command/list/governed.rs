@@ -1,8 +1,9 @@
 //! The namespaces that cluster managers govern, by their records.
 
 use anyhow::Result;
-use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::RecordHold;
+use coppice_api::manager::NextStep;
+use coppice_api::{NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{extension_end, hold_end};
 
 use crate::Io;
@@ -27,7 +28,7 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
             print::namespace_phase(status.phase),
             status.owner.as_deref().unwrap_or("-").into(),
             instant(status.expires_at).into(),
-            next.and_then(|n| n.action.as_deref()).unwrap_or("-").into(),
+            next.map_or_else(|| "-".to_owned(), action).into(),
             instant(next.and_then(|n| n.due)).into(),
             age.map_or_else(|| "-".to_owned(), |t| print::age(io.now.duration_since(t.0))).into(),
         ];
@@ -55,6 +56,12 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
         table.row(cells);
     }
     table.write(&mut io.screen(), !output.no_headers)
+}
+
+/// What comes next, and whether its manager or policy only observes.
+fn action(next: &NextStep) -> String {
+    let would = if next.reason == Reason::Observing.as_str() { "would " } else { "" };
+    next.action.as_ref().map_or_else(|| "-".to_owned(), |action| format!("{would}{action}"))
 }
 
 fn why(record: &NamespaceRecord) -> String {
