@@ -258,6 +258,63 @@ const REFUSED: &[(&str, &str)] = &[
     ("{selector: {names: [a]}, limits: {webhookHosts: ['http://x']}}", "write a host or address"),
     ("{selector: {names: [a]}, limits: {maxTtl: 1h}}", "unknown field"),
     ("{selector: {names: [a], namess: [b]}}", "unknown field"),
+    (
+        "{selector: {names: [a]}, settle: 0s}",
+        "what a mistake selects would be acted upon at once; write at least 1s",
+    ),
+    ("{selector: {names: [a]}, suspend: maybe}", "suspend in body must be of type boolean"),
+    // What another system takes for zero, or for something else.
+    (
+        "{selector: {names: [a]}, ttl: {after: 300}}",
+        "after: Invalid value: 300: write a duration with a unit",
+    ),
+    ("{selector: {names: [a]}, ttl: {after: ''}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: '300'}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: '1y'}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: '500ms'}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: '1h1h'}}", "write a duration with a unit"),
+    (
+        "{selector: {names: [a]}, health: {settlingPeriod: 300}}",
+        "settlingPeriod: Invalid value: 300: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: '', when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "should be at least 1 chars",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {delete: {notice: 15}}}]}",
+        "notice: Invalid value: 15: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {scaleDown: {selectors: []}}}]}",
+        "selectors is empty and would select nothing",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {scaleDown: {selectors: [{kind: DaemonSet}]}}}]}",
+        "kind must be Deployment, StatefulSet, ReplicaSet or CronJob",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {initialDelay: 5}}, then: {delete: {}}}]}",
+        "initialDelay: Invalid value: 5: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {ignoreRetried: maybe}}, then: {delete: {}}}]}",
+        "ignoreRetried in body must be of type boolean",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 0s}}, then: {delete: {}}}]}",
+        "zero is not accepted here: it would expire every namespace at once",
+    ),
+    ("{selector: {names: [a]}, identity: {project: a, branch: 'a b'}}", "write an annotation's key"),
+    (
+        "{selector: {names: [a]}, health: {}, identity: {project: a, branch: b}, supersede: {by: [Branch], waitUntilReady: maybe}}",
+        "waitUntilReady in body must be of type boolean",
+    ),
+    ("{selector: {names: [a]}, notify: {channels: [a, b, c, d, e]}}", "must have at most 4 items"),
+    (
+        "{selector: {names: [a]}, approval: {digest: '', namespaces: 3, validUntil: '2099-01-01T00:00:00Z'}}",
+        "should be at least 1 chars",
+    ),
     ("{selector: {names: [a]}, approval: {namespaces: 3}}", "digest: Required"),
     ("{selector: {names: [a]}, approval: {digest: a, namespaces: 3}}", "validUntil: Required"),
     ("{selector: {names: [a]}, approval: {digest: a, namespaces: 0}}", "greater than or equal to 1"),
@@ -289,7 +346,9 @@ fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
                 "there is one ManagedNamespace in a namespace, named coppice",
             ),
             ("{name: coppice, namespace: default}", "{hold: {until: tomorrow}}", "an instant with its zone"),
+            ("{name: coppice, namespace: default}", "{hold: {reason: debugging}}", "until: Required"),
             ("{name: coppice, namespace: default}", "{extendUntil: {}}", "at: Required"),
+            ("{name: coppice, namespace: default}", "{extendUntil: {at: soon}}", "an instant with its zone"),
             (
                 "{name: coppice, namespace: default}",
                 "{rearm: 0}",
