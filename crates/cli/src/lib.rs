@@ -95,6 +95,18 @@ async fn with_progress<T>(what: &str, io: &mut Io<'_>, work: impl Future<Output 
     }
 }
 
+/// Computes something on a thread of its own, and says so like [`with_progress`].
+async fn compute<T: Send + 'static>(
+    what: &str,
+    io: &mut Io<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<T> {
+    let (done, computed) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(work()).is_ok());
+    let computed = with_progress(what, io, computed).await?;
+    computed.map_err(|_| anyhow::anyhow!("a bug in Coppice stopped it: {what}"))
+}
+
 /// How a command ended. The numbers are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
@@ -162,6 +174,46 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Standard error, which tells somebody that something is written.
+    struct Screen {
+        text: Vec<u8>,
+        said: std::sync::mpsc::Sender<()>,
+    }
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.text.extend_from_slice(bytes);
+            let _ = self.said.send(());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_computed_for_longer_than_a_second_says_so() {
+        let (said, heard) = std::sync::mpsc::channel();
+        let (mut out, mut err) = (Vec::new(), Screen { text: Vec::new(), said });
+        let mut io = Io {
+            stdin: &mut std::io::empty(),
+            out: &mut out,
+            err: &mut err,
+            now: Timestamp::UNIX_EPOCH,
+            color: false,
+            width: None,
+            progress: true,
+            client: None,
+        };
+        // It takes until something is said.
+        let work = move || heard.recv_timeout(std::time::Duration::from_secs(30)).is_ok();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let said = runtime.block_on(compute("comparing", &mut io, work)).unwrap();
+        let text = String::from_utf8(err.text).unwrap();
+        assert!(said && text.starts_with("comparing: 1 s so far ...\n"), "{text}");
+    }
 
     #[test]
     fn what_takes_longer_than_a_second_says_so() {

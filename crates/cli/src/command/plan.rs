@@ -21,7 +21,7 @@ use crate::lifecycle::{
 };
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
-use crate::{Exit, Io, losses, namespace_record, with_progress};
+use crate::{Exit, Io, compute, losses, namespace_record, with_progress};
 use subnamespaces::{TreeItem, Trees};
 
 /// Show what will happen to namespaces, when and why
@@ -248,7 +248,8 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
             io.print_note(&format!("warning: {warning}"))?;
         }
     }
-    let mut items = lines(&cluster_snapshot, namespace.as_deref(), at);
+    let of = namespace.clone();
+    let mut items = compute("planning", io, move || lines(&cluster_snapshot, of.as_deref(), at)).await?;
     if !offline {
         add_losses(&mut items, connection, io).await?;
     }

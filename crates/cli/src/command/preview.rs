@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, SourceArgs, TimeArg};
 use crate::facts::ClusterManager;
 use crate::lifecycle::{self, JudgedManagers, ManagerFilter, documents};
-use crate::{Exit, Io, files, print};
+use crate::{Exit, Io, compute, files, print};
 use compare::{ManagerPreview, NamespaceDue};
 
 /// Show what applying ClusterNamespaceManagers would do to this cluster now
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
              spec begins its periods again, so that it is due later than shown, and not at all if it recovers within them",
         )?;
     }
-    let preview = compare::compare(snapshot, proposed, at)?;
+    let preview = compute("comparing", io, move || compare::compare(snapshot, proposed, at)).await??;
     let report = Report {
         at,
         managers: &preview.managers,

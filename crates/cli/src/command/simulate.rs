@@ -20,7 +20,7 @@ use crate::files::Document;
 use crate::lifecycle::LifecycleSnapshot;
 use crate::lifecycle::documents::{self, Reading};
 use crate::print::{self, Cell, Table};
-use crate::{Exit, Io, files, live, with_progress};
+use crate::{Exit, Io, compute, files, live, with_progress};
 
 /// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
 ///
@@ -121,13 +121,9 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
             scale_kinds: source.scale_kinds.clone(),
         },
     };
-    // It has a runtime of its own, in which time is virtual.
-    let (done, forecast) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || done.send(simulate(&request)).is_ok());
     let what = format!("simulating {}", args.lasts);
-    let forecast = with_progress(&what, io, forecast).await?;
-    let forecast = forecast.map_err(|_| anyhow::anyhow!("a bug in Coppice stopped the simulation"))?;
-    let forecast = forecast.context("the simulation")?;
+    // On another thread, since it has a runtime of its own, in which time is virtual.
+    let forecast = compute(&what, io, move || simulate(&request)).await?.context("the simulation")?;
     for note in &forecast.notes {
         io.print_note(&format!("note: {note}"))?;
     }
