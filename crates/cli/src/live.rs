@@ -113,7 +113,7 @@ pub(crate) async fn objects(client: &Client, namespace: Option<&str>) -> Result<
     let managers = list(&managers_api(client, namespace), None)
         .await
         .map_err(|e| failed("the NamespaceManagers cannot be listed", &e))?;
-    let ours = ["CoppiceConfig", "ClusterNamespaceManager", "ManagedNamespace"];
+    let ours = ["CoppiceConfig", "ClusterNamespaceManager", "ManagedNamespace", "DeletedNamespace"];
     let mut kinds = vec![("v1", "Namespace")];
     kinds.extend(ours.map(|kind| ("coppice.dev/v1alpha1", kind)));
     kinds.extend(coppice_sim::simulate::WATCHED_KINDS);
@@ -121,12 +121,14 @@ pub(crate) async fn objects(client: &Client, namespace: Option<&str>) -> Result<
     for (version, kind) in kinds {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let cluster_wide = ["Namespace", "CoppiceConfig", "ClusterNamespaceManager"].contains(&kind);
+        let cluster_wide =
+            ["Namespace", "CoppiceConfig", "ClusterNamespaceManager", "DeletedNamespace"].contains(&kind);
+        let selector = namespace.filter(|_| kind == "DeletedNamespace").map(crate::records::of_namespace);
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) if !cluster_wide => Api::namespaced_with(client.clone(), namespace, &resource),
             _ => Api::all_with(client.clone(), &resource),
         };
-        match known_kind(list(&api, None).await) {
+        match known_kind(list(&api, selector.as_deref()).await) {
             Ok(found) => objects.extend(found.into_iter().map(|object| (resource.clone(), object))),
             Err(error) => {
                 let what = format!("{} cannot be listed", resource.plural);

@@ -490,6 +490,24 @@ fn simulate_says_who_goes_when_by_cluster_managers() {
     assert!(!one.out.is_empty() && one.out.lines().all(|line| line.contains(" ci-1 ")), "{}", one.all());
 }
 
+#[test]
+fn simulate_leaves_alone_what_was_deleted_three_times_within_a_day() {
+    let deleted = |hour: u32| {
+        format!(
+            "---\napiVersion: coppice.dev/v1alpha1\nkind: DeletedNamespace\nmetadata: {{name: fire-{hour}}}\nspec: {{namespace: ci-1, uid: \
+             earlier-{hour}, namespaceCreated: '2026-03-01T06:00:00Z', managerKind: ClusterNamespaceManager, manager: ci, policy: end, \
+             decidedAt: '2026-03-01T0{hour}:00:00Z', attemptedAt: '2026-03-01T0{hour}:00:00Z', reason: TtlElapsed}}\nstatus: {{phase: \
+             Deleted, deletedAt: '2026-03-01T0{hour}:00:05Z'}}\n"
+        )
+    };
+    let dump = format!("{}\n{}", governed(), (7..10).map(deleted).collect::<String>());
+    let ran = run("coppice simulate -o json -f -", &dump);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let all = report["managers"].as_array().unwrap();
+    let fate = all.iter().find(|one| one["namespace"] == "ci-1").unwrap();
+    assert!(fate["deleted"].as_str().is_some_and(|at| at.starts_with("2026-03-02T07:")), "{fate:#}");
+}
+
 /// What somebody may write who wants more than to be read: clears the screen, colours, another line.
 const HOSTILE: &str = r"\e[2J\e[31mgone\r\nok";
 

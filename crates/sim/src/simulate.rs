@@ -47,7 +47,8 @@ pub struct SimulationRequest {
     pub began: Timestamp,
     /// How far to look ahead.
     pub lasts: Duration,
-    /// What there is: namespaces, managers, cluster managers and records, settings, and what [`WATCHED_KINDS`] names. With `apiVersion` and `kind`.
+    /// What there is: namespaces, managers, cluster managers and records, settings, and what [`WATCHED_KINDS`] names; of records of
+    /// deletions those count for which names are left alone. With `apiVersion` and `kind`.
     pub objects: Vec<Value>,
     /// How the operator is installed.
     pub setup: OperatorOptions,
@@ -134,22 +135,46 @@ fn copy(request: &SimulationRequest) -> anyhow::Result<(Server, Vec<String>)> {
             other += 1;
             continue;
         }
+        let is_deletion = ours && kind(object) == "DeletedNamespace";
+        if is_deletion && !is_counted(object, began) {
+            continue;
+        }
         let needs = meta::namespace(object);
         if !needs.is_empty() && known.insert(needs.to_owned()) {
             notes.push(format!("namespace {needs} was not given: it is assumed to be made now"));
             adopt(&mut server, &namespace(needs), &mut notes);
         }
-        let mut object = object.clone();
-        // Whatever takes these off is not there, and they would keep their namespace terminating.
-        if !ours && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("finalizers");
-        }
-        adopt(&mut server, &object, &mut notes);
+        // Whatever takes finalizers off is not there, and they would keep their namespace terminating; nor is anybody notified.
+        let left_out: &[(&str, &str)] = match (ours, is_deletion) {
+            (false, _) => &[("metadata", "finalizers")],
+            (true, true) => &[("spec", "notification"), ("status", "notices")],
+            (true, false) => &[],
+        };
+        adopt(&mut server, &without(object, left_out), &mut notes);
     }
     if other > 0 {
         notes.push(format!("{other} objects of kinds that the operator does not look at are left out"));
     }
     Ok((server, notes))
+}
+
+/// Whether a record of a deletion is one of those by which a name that was deleted too often is left alone.
+fn is_counted(record: &Value, began: Timestamp) -> bool {
+    let attempted = record["spec"]["attemptedAt"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    record["spec"]["managerKind"] == "ClusterNamespaceManager"
+        && record["status"]["phase"] == "Deleted"
+        && attempted.is_some_and(|at| began.duration_since(at) < SignedDuration::from_hours(24))
+}
+
+/// An object without these fields of its parts.
+fn without(object: &Value, fields: &[(&str, &str)]) -> Value {
+    let mut object = object.clone();
+    for (part, field) in fields {
+        if let Some(part) = object.get_mut(*part).and_then(Value::as_object_mut) {
+            part.remove(*field);
+        }
+    }
+    object
 }
 
 fn namespace(name: &str) -> Value {

@@ -180,6 +180,42 @@ fn what_fails_by_its_claims_and_daemon_sets_goes_as_the_operator_would_let_it_go
 }
 
 #[test]
+fn what_is_created_again_each_time_is_left_alone_for_a_day() {
+    let deleted = |minute: u32| {
+        let at = format!("2026-03-01T10:{minute}:00Z");
+        json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "DeletedNamespace",
+            "metadata": { "name": format!("fire-{minute}"), "creationTimestamp": at },
+            "spec": {
+                "namespace": "again", "uid": format!("earlier-{minute}"), "namespaceCreated": "2026-03-01T09:00:00Z",
+                "managerKind": "ClusterNamespaceManager", "manager": "ci", "policy": "end", "decidedAt": at,
+                "attemptedAt": at, "reason": "TtlElapsed",
+            },
+            "status": { "phase": "Deleted", "deletedAt": at },
+        })
+    };
+    let manager = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterNamespaceManager", "metadata": { "name": "ci" },
+        "spec": {
+            "mode": "Enforce", "selector": { "names": ["again"] }, "ttl": { "after": "1m" },
+            "policies": [{ "name": "end", "when": { "phase": { "in": ["Stale"] } }, "then": { "delete": {} } }],
+        },
+    });
+    let gone = |deletions: &[u32]| {
+        let mut objects: Vec<Value> = deletions.iter().map(|minute| deleted(*minute)).collect();
+        objects.extend([manager.clone(), namespace("again", "2026-03-01T11:00:00Z")]);
+        let forecast = ahead(2, objects);
+        assert_eq!(forecast.notes, [""; 0]);
+        forecast.managers[0].deleted.unwrap()
+    };
+    let twice = gone(&[20, 40]);
+    assert!(twice < at("2026-03-01T12:10:00Z"), "{twice}");
+    let three_times = gone(&[10, 20, 40]);
+    let day = at("2026-03-02T10:10:00Z")..at("2026-03-02T10:12:00Z");
+    assert!(day.contains(&three_times), "{three_times}");
+}
+
+#[test]
 fn unreadable_kinds_are_reported() {
     let mut bad = manager("a", &json!([]));
     bad["spec"] = json!({ "policies": 7 });

@@ -142,11 +142,7 @@ fn from_files(
     let mut objects: Vec<Value> = Vec::new();
     let mut named = std::collections::BTreeSet::new();
     for (_, mut object) in documents.iter().flat_map(Document::objects) {
-        // A simulation of the cluster does not read them either: no decision rests on them.
-        if object["apiVersion"] == "coppice.dev/v1alpha1" && object["kind"] == "DeletedNamespace" {
-            continue;
-        }
-        let cluster_wide = ["Namespace", "CoppiceConfig", "ClusterNamespaceManager"];
+        let cluster_wide = ["Namespace", "CoppiceConfig", "ClusterNamespaceManager", "DeletedNamespace"];
         if cluster_wide.iter().any(|kind| object["kind"] == *kind) {
             if object["kind"] == "Namespace" {
                 named.extend(object["metadata"]["name"].as_str().map(str::to_owned));
