@@ -1,9 +1,11 @@
 //! What a part of Coppice brings to the campaigns. Each suite is a folder here with `scenarios`, `oracle` and `digests.txt`, and a
-//! line in [`ALL`]; everything outside of that folder works on suites and knows none.
+//! line in [`ALL`]; everything outside of that folder works on suites and knows none. What the programs of several suites run on is in
+//! `replica.rs`.
 
 pub mod access;
 pub mod cluster;
 pub mod lifecycle;
+mod replica;
 pub mod sample;
 pub mod trees;
 

@@ -5,16 +5,12 @@ mod end;
 mod oracle;
 mod scenarios;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_access::replica::{self, Setup};
 use coppice_access::{Connect, Unencrypted, User};
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
-use coppice_runtime::lease::Election;
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::readiness::Readiness;
-use coppice_runtime::server_clock::ServerClock;
 use coppice_sim::{Program, ReplicaContext, TargetPort};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -22,6 +18,7 @@ use tokio::runtime::Handle;
 
 pub use self::oracle::rule;
 use super::Suite;
+use super::replica::{CONCURRENCY, ReplicaEnvironment};
 
 /// The suite.
 pub const SUITE: Suite = Suite {
@@ -65,28 +62,23 @@ impl Program for Access {
     }
 }
 
-/// That of the program, unless it is given another.
-const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-
 async fn run(context: ReplicaContext) -> anyhow::Result<()> {
-    let metrics = Metrics::new("sim");
-    let server_clock = ServerClock::new(context.clock.clone());
-    let clients = context.clients(&server_clock, &metrics);
     let connect = connect(context.target_port());
-    let ReplicaContext { identity, clock, mut rng, .. } = context;
-    let lease = coppice_sim::lease_of(SYSTEM_NAMESPACE, PROGRAM, &identity, &mut rng);
-    let (election, gate) = Election::new(clients.clone(), lease, clock, metrics.clone())?;
+    let mut environment = ReplicaEnvironment::new(context);
+    let (election, gate) = environment.election(SYSTEM_NAMESPACE, PROGRAM)?;
+    let ReplicaEnvironment { clients, server_clock, metrics, readiness, identity, rng, intervals } =
+        environment;
     let setup = Setup {
         clients,
         server_clock,
         metrics,
-        readiness: Readiness::new(),
+        readiness,
         gate,
         identity,
         namespace: SYSTEM_NAMESPACE.to_owned(),
         concurrency: CONCURRENCY,
         rng,
-        intervals: coppice_sim::intervals(),
+        intervals,
         unencrypted: Unencrypted::Nowhere,
         managed_clusters: false,
         connect: Some(connect),

@@ -7,9 +7,6 @@ mod scenarios;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
-use coppice_runtime::metrics::Metrics;
-use coppice_runtime::readiness::Readiness;
-use coppice_runtime::server_clock::ServerClock;
 use coppice_sample::replica::{self, NAME, Setup};
 use coppice_sim::{Operator, Program, ReplicaContext};
 use futures::FutureExt as _;
@@ -18,6 +15,7 @@ use futures::future::BoxFuture;
 pub use self::oracle::EXPIRED;
 use super::Suite;
 use super::lifecycle::end;
+use super::replica::ReplicaEnvironment;
 
 /// The suite.
 pub const SUITE: Suite = Suite {
@@ -55,12 +53,9 @@ impl Program for Sample {
     }
 
     fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>> {
-        let metrics = Metrics::new("sim");
-        let server_clock = ServerClock::new(context.clock.clone());
-        let clients = context.clients(&server_clock, &metrics);
-        let ReplicaContext { identity, rng, .. } = context;
-        let intervals = coppice_sim::intervals();
-        let readiness = Readiness::new();
+        let environment = ReplicaEnvironment::new(context);
+        let ReplicaEnvironment { clients, server_clock, metrics, readiness, identity, rng, intervals } =
+            environment;
         let setup = Setup { clients, server_clock, metrics, readiness, identity, rng, intervals };
         replica::run(setup, std::future::pending()).boxed()
     }

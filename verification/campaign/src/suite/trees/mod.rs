@@ -14,15 +14,10 @@ mod reviewed;
 mod scenarios;
 mod webhook;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
 use coppice_operator::TreeReviewer;
-use coppice_runtime::lease::Election;
-use coppice_runtime::metrics::Metrics;
-use coppice_runtime::readiness::Readiness;
-use coppice_runtime::server_clock::ServerClock;
 use coppice_serve::admission::{Admission, AdmissionMetrics};
 use coppice_sim::{Operator, Program, ReplicaContext, Webhook, WebhookConfiguration};
 use coppice_trees::replica::{NAME, Replica, Setup};
@@ -32,6 +27,7 @@ use tokio::runtime::Handle;
 
 pub use self::oracle::rule;
 use super::lifecycle::end::effects;
+use super::replica::{CONCURRENCY, ReplicaEnvironment};
 use super::{GeneratedScenarios, Suite};
 
 /// The suite.
@@ -81,28 +77,24 @@ impl Program for Trees {
     }
 }
 
-/// That of the program, unless it is given another.
-const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-
 async fn run(context: ReplicaContext) -> anyhow::Result<()> {
-    let metrics = Metrics::new("sim");
-    let server_clock = ServerClock::new(context.clock.clone());
-    let clients = context.clients(&server_clock, &metrics);
-    let ReplicaContext { identity, clock, mut rng, webhook_port, .. } = context;
-    let lease = coppice_sim::lease_of(SYSTEM_NAMESPACE, NAME, &identity, &mut rng);
-    let (election, gate) = Election::new(clients.clone(), lease, clock, metrics.clone())?;
+    let webhook_port = context.webhook_port.clone();
+    let mut environment = ReplicaEnvironment::new(context);
+    let (election, gate) = environment.election(SYSTEM_NAMESPACE, NAME)?;
+    let ReplicaEnvironment { clients, server_clock, metrics, readiness, identity, rng, intervals } =
+        environment;
     let admission_metrics = AdmissionMetrics::new(&metrics);
     let setup = Setup {
         own_namespace: SYSTEM_NAMESPACE.to_owned(),
         clients,
         server_clock,
         metrics,
-        readiness: Readiness::new(),
+        readiness,
         gate,
         identity,
         concurrency: CONCURRENCY,
         rng,
-        intervals: coppice_sim::intervals(),
+        intervals,
     };
     let replica = Replica::new(setup);
     let admission = Admission::new(TreeReviewer(replica.reviews()), admission_metrics);
