@@ -3,6 +3,7 @@
 //! Every wait is for a state, with a deadline; nothing sleeps for a fixed time and hopes.
 
 pub mod change_feed;
+pub mod cluster_api;
 pub mod demo;
 pub mod fault_injection;
 pub mod mail_server;

@@ -1,9 +1,8 @@
 //! Credentials for a cluster of Cluster API: whose Secret is used, who may ask, and what becomes of them when the `Cluster` goes.
 
 use anyhow::{Context as _, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ALICE};
+use coppice_tests::cluster_api::{self, SECRET_TYPE, create_kubeconfig};
 use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -11,21 +10,6 @@ use super::access::{AUTHOR, Clusters, access, is_settled};
 
 type Test = anyhow::Result<()>;
 
-/// As much of the kind as is looked at.
-const KIND: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, plural: clusters, singular: cluster}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 /// The author may read the kubeconfig of this cluster, and no other Secret.
 const READER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -51,29 +35,18 @@ fn a_cluster_of_cluster_api_is_reached_by_its_own_secret_until_it_is_deleted() -
     on_own_plane(async {
         let clusters = Clusters::start().await?;
         let here = &clusters.here;
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], KIND).await?;
-        let admin = here.admin().await?;
-        here.until("the kind is served", async || admin.list("cluster", "team").await.ok()).await?;
+        cluster_api::install(here).await?;
         let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {},
             "metadata": {"name": "shop", "namespace": "team", "finalizers": ["cluster.cluster.x-k8s.io"]}});
-        admin.create(&cluster).await?;
+        here.admin().await?.create(&cluster).await?;
         who_may_ask(&clusters).await?;
         // Somebody has made the Secret up.
-        kubeconfig(&clusters, "Opaque").await?;
+        create_kubeconfig(here, &clusters.there.plane.admin_kubeconfig(), "Opaque").await?;
         let program = clusters.next_life(&clusters.account).await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         issued(&clusters).await.map_err(with_log)?;
         goes(&clusters).await.map_err(with_log)
     })
-}
-
-async fn kubeconfig(clusters: &Clusters, type_: &str) -> Test {
-    let there = std::fs::read_to_string(clusters.there.plane.admin_kubeconfig())?;
-    let labels = json!({"cluster.x-k8s.io/cluster-name": "shop"});
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": type_,
-        "metadata": {"name": "shop-kubeconfig", "namespace": "team", "labels": labels},
-        "data": {"value": BASE64_STANDARD.encode(there)}});
-    clusters.here.admin().await?.create(&secret).await.map(drop)
 }
 
 async fn who_may_ask(clusters: &Clusters) -> Test {
@@ -100,7 +73,7 @@ async fn issued(clusters: &Clusters) -> Test {
     ensure!(ready["message"].to_string().contains("Cluster API did not make"), "{ready:#}");
     ensure!(clusters.in_target("serviceaccount").await?.is_empty());
     clusters.here.admin().await?.delete("secret", "team", "shop-kubeconfig", &json!({})).await?;
-    kubeconfig(clusters, "cluster.x-k8s.io/secret").await?;
+    create_kubeconfig(&clusters.here, &clusters.there.plane.admin_kubeconfig(), SECRET_TYPE).await?;
     clusters.change("ci", &json!({"rotate": "real"})).await?;
     clusters.until("ci", "settled", |o| is_settled(o) && o["status"]["rotated"] == "real").await?;
     clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await.map(drop)

@@ -4,9 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ALICE, Options, Pods};
+use coppice_tests::cluster_api::{self, SECRET_TYPE, create_kubeconfig};
 use coppice_tests::program::Program;
 use coppice_tests::test_cluster::{access_manifest, binary};
 use coppice_tests::{TestCluster, condition, on_own_plane};
@@ -18,22 +17,6 @@ type Test = anyhow::Result<()>;
 
 const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
 
-/// As much of the kind of Cluster API as matters: generations count the spec alone.
-const KIND: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, plural: clusters, singular: cluster}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 /// May write ManagedClusters and ClusterAccesses, and neither a Cluster nor a Secret.
 const AUTHOR: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -114,9 +97,9 @@ fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
     on_own_plane(async {
         let here = TestCluster::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
         here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], KIND).await?;
+        cluster_api::install(&here).await?;
         let admin = here.admin().await?;
-        for kind in ["mcl", "cluster", "clacc"] {
+        for kind in ["mcl", "clacc"] {
             here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
         }
         here.namespace("team").await?;
@@ -184,7 +167,7 @@ async fn made(plane: &Plane) -> Test {
     let waits = |o: &Value| condition(o, "Ready")["reason"] == "ClusterNotReady";
     let access = plane.until("clacc", "waiting for the ManagedCluster", waits).await?;
     ensure!(access["status"]["phase"] == "Pending", "{access:#}");
-    kubeconfig(plane).await?;
+    create_kubeconfig(&plane.here, &plane.here.plane.admin_kubeconfig(), SECRET_TYPE).await?;
     plane.reconciled(1).await?;
     let mcl = plane.until("mcl", "Ready", |o| o["status"]["state"] == "Ready").await?;
     ensure!(condition(&mcl, "Ready")["status"] == "True", "{mcl:#}");
@@ -192,16 +175,6 @@ async fn made(plane: &Plane) -> Test {
     let access = plane.until("clacc", "Ready", is_settled).await?;
     ensure!(access["status"]["managedCluster"]["uid"] == mcl["metadata"]["uid"], "{access:#}");
     Ok(())
-}
-
-/// Cluster API has written the kubeconfig of the cluster.
-async fn kubeconfig(plane: &Plane) -> Test {
-    let kubeconfig = std::fs::read_to_string(plane.here.plane.admin_kubeconfig())?;
-    let labels = json!({"cluster.x-k8s.io/cluster-name": "shop"});
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-        "metadata": {"name": "shop-kubeconfig", "namespace": "team", "labels": labels},
-        "data": {"value": BASE64_STANDARD.encode(kubeconfig)}});
-    plane.here.admin().await?.create(&secret).await.map(drop)
 }
 
 /// Another spec is written into what is there; what others have written there stays, and the success before does not count.
