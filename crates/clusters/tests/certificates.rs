@@ -3,15 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, KubeconfigFact, ManagedFact, Observed, OutputFact, OutputSecret,
-    Permission, Progress, Step, Turn, Validity, plan,
+    IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress, Step, Turn,
+    Validity, plan,
 };
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+
+use support::{Memory, StoredAccess};
 
 /// A certificate that was signed.
 #[derive(Clone, Debug)]
@@ -22,18 +26,9 @@ struct Certificate {
 }
 
 /// What is durable, on both sides.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each says whether something is so, independently of the others"
-)]
 struct DurableState {
     now: Timestamp,
-    deleting: bool,
-    finalizer: bool,
-    gone: bool,
-    generation: i64,
-    spec: ClusterAccessSpec,
-    status: ClusterAccessStatus,
+    access: StoredAccess,
     /// The revision of the Secret, and the certificate in it.
     output: Option<(u64, usize)>,
     certificates: Vec<Certificate>,
@@ -41,17 +36,6 @@ struct DurableState {
     requests: BTreeSet<String>,
     rights: bool,
     revision: u64,
-}
-
-/// What a reconcile keeps in memory.
-struct Memory {
-    progress: Progress,
-    output: OutputFact,
-    kubeconfig: KubeconfigFact,
-    target: Option<TargetIdentity>,
-    permission: Permission,
-    turn: Turn,
-    certificate: Option<usize>,
 }
 
 /// Where the program ends.
@@ -76,12 +60,7 @@ impl DurableState {
         });
         Self {
             now: Timestamp::from_second(1_000_000).unwrap(),
-            deleting: false,
-            finalizer: false,
-            gone: false,
-            generation: 1,
-            spec: serde_json::from_value(spec).unwrap(),
-            status: ClusterAccessStatus::default(),
+            access: StoredAccess::new(spec),
             output: None,
             certificates: Vec::new(),
             requests: BTreeSet::new(),
@@ -96,34 +75,16 @@ impl DurableState {
             "cluster": {"gardener": {"provider": "dev", "shoot": "shop"}}, "issuer": "GardenerAdmin",
             "output": {"secret": "out"}, "ttl": "1h",
         });
-        Self { spec: serde_json::from_value(spec).unwrap(), ..Self::new() }
+        Self { access: StoredAccess::new(spec), ..Self::new() }
     }
 
     fn is_of_garden(&self) -> bool {
-        self.spec.issuer.is_of_garden()
+        self.access.spec.issuer.is_of_garden()
     }
 
     fn observed(&self, memory: &Memory) -> Observed {
-        Observed {
-            uid: "u".to_owned(),
-            generation: self.generation,
-            deleting: self.deleting,
-            has_finalizer: self.finalizer,
-            spec: self.spec.clone(),
-            status: self.status.clone(),
-            kubeconfig: memory.kubeconfig.clone(),
-            managed: ManagedFact::NotNamed,
-            cluster: ClusterFact::Unread,
-            permission: memory.permission.clone(),
-            given: Given::Settled,
-            turn: memory.turn,
-            min_forget_after: None,
-            narrows: false,
-            target: memory.target.clone(),
-            user_name: self.is_of_garden().then(|| "x1y2:robot".to_owned()),
-            output: memory.output.clone(),
-            progress: memory.progress.clone(),
-        }
+        let user_name = self.is_of_garden().then(|| "x1y2:robot".to_owned());
+        Observed { user_name, ..self.access.observed(memory) }
     }
 
     fn read(&self) -> OutputFact {
@@ -143,18 +104,10 @@ impl DurableState {
     /// Runs one reconcile, which the program may not survive.
     fn reconcile(&mut self, crash: Option<Crash>) {
         let watched = self.output.map(|(revision, _)| ("s".to_owned(), revision.to_string()));
-        let mut memory = Memory {
-            progress: Progress::Nothing,
-            output: OutputFact::Watched(watched),
-            kubeconfig: KubeconfigFact::Unread,
-            target: None,
-            permission: Permission::Unread,
-            turn: Turn::Unasked,
-            certificate: None,
-        };
+        let mut memory = Memory::new(OutputFact::Watched(watched));
         for at in 0..60 {
             let step = plan(&self.observed(&memory), self.now);
-            if self.gone || matches!(step, Step::Wait(_)) || crash == Some(Crash::Before(at)) {
+            if self.access.gone || matches!(step, Step::Wait(_)) || crash == Some(Crash::Before(at)) {
                 return;
             }
             if crash == Some(Crash::Within(at)) {
@@ -171,7 +124,7 @@ impl DurableState {
                 return;
             }
         }
-        panic!("it never rests: {:?}", self.status);
+        panic!("it never rests: {:?}", self.access.status);
     }
 
     fn sign(&mut self, credential: &str) -> Validity {
@@ -185,15 +138,16 @@ impl DurableState {
     /// It is signed.
     fn issue(&mut self, credential: &str, memory: &mut Memory) {
         let validity = self.sign(credential);
-        memory.certificate = Some(self.certificates.len() - 1);
+        memory.issued = Some(self.certificates.len() - 1);
         memory.progress = Progress::Issuing(credential.to_owned(), IssueProgress::Issued(validity));
     }
 
     fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
         match step {
             Step::Wait(_) => {}
-            Step::AddFinalizer => self.finalizer = true,
-            Step::SaveStatus(status) => self.status = (**status).clone(),
+            Step::AddFinalizer | Step::SaveStatus(_) | Step::RemoveFinalizer { .. } => {
+                self.access.write(step);
+            }
             Step::ReadOutput => memory.output = self.read(),
             Step::ReadKubeconfig if self.is_of_garden() => memory.kubeconfig = KubeconfigFact::OfGarden,
             Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
@@ -217,7 +171,7 @@ impl DurableState {
                 self.requests.remove(credential);
             }
             Step::Verify { credential } => {
-                let certificate = memory.certificate.unwrap();
+                let certificate = memory.issued.unwrap();
                 let validity = self.certificates[certificate].validity;
                 let verified = IssueProgress::Verified(validity, certificate.to_string());
                 memory.progress = Progress::Issuing(credential.clone(), verified);
@@ -225,7 +179,7 @@ impl DurableState {
             Step::WriteOutput { on, .. } => {
                 let found = self.output.map(|(revision, _)| revision.to_string());
                 assert_eq!(found, on.as_ref().map(|on| on.resource_version.clone()));
-                let certificate = memory.certificate.unwrap();
+                let certificate = memory.issued.unwrap();
                 self.certificates[certificate].was_written = true;
                 self.revision += 1;
                 self.output = Some((self.revision, certificate));
@@ -252,16 +206,12 @@ impl DurableState {
                 self.output = None;
                 memory.output = OutputFact::Absent;
             }
-            Step::RemoveFinalizer { skipped } => {
-                assert!(!skipped);
-                self.gone = true;
-            }
         }
     }
 
     /// Whatever could be read in the Secret and is valid, is named in status, with its end if it was replaced.
     fn check(&self) {
-        let status = &self.status;
+        let status = &self.access.status;
         assert_eq!(status.superseded, Vec::<String>::new(), "nothing waits to be revoked");
         for certificate in self.certificates.iter().filter(|certificate| certificate.was_written) {
             let Certificate { credential, validity, .. } = certificate;
@@ -273,11 +223,6 @@ impl DurableState {
             let has_expired = self.now >= validity.not_after;
             assert!(is_current || is_intended || is_listed || has_expired, "{certificate:?}: {status:?}");
         }
-    }
-
-    fn rotate(&mut self) {
-        self.generation += 1;
-        self.spec.rotate = Some(self.generation.to_string());
     }
 
     /// Nothing goes wrong any more.
@@ -306,28 +251,29 @@ fn crashed_at_each_step(new: fn() -> DurableState, identity: &str) -> usize {
         state.settle();
         let (_, first) = state.output.unwrap();
         let first = state.certificates[first].clone();
-        assert_eq!(state.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
-        assert_eq!(state.status.identity.as_deref(), Some(identity));
+        assert_eq!(state.access.status.credential.as_ref(), Some(&first.credential), "{crash:?}");
+        assert_eq!(state.access.status.identity.as_deref(), Some(identity));
 
-        state.rotate();
+        state.access.rotate();
         state.reconcile(Some(crash));
         state.settle();
         let (_, second) = state.output.unwrap();
         let second = state.certificates[second].clone();
-        assert_eq!(state.status.credential.as_ref(), Some(&second.credential), "{crash:?}");
+        assert_eq!(state.access.status.credential.as_ref(), Some(&second.credential), "{crash:?}");
         assert_ne!(first.credential, second.credential);
-        let listed = &state.status.superseded_certificates;
+        let listed = &state.access.status.superseded_certificates;
         assert_eq!(listed.len(), 1, "{crash:?}: {listed:?}");
         assert_eq!(listed[0].not_after, first.validity.not_after, "{crash:?}");
-        let ready = state.status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        let ready =
+            state.access.status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
         assert!(ready.message.contains(&listed[0].not_after.to_string()), "{}", ready.message);
         assert!(state.requests.is_empty(), "{crash:?}: no request is left");
         lost += state.certificates.iter().filter(|certificate| !certificate.was_written).count();
 
-        state.deleting = true;
+        state.access.deleting = true;
         state.reconcile(Some(crash));
         state.settle();
-        assert!(state.gone && !state.rights && state.output.is_none(), "{crash:?}");
+        assert!(state.access.gone && !state.rights && state.output.is_none(), "{crash:?}");
     }
     lost
 }
@@ -336,16 +282,16 @@ fn crashed_at_each_step(new: fn() -> DurableState, identity: &str) -> usize {
 fn those_that_have_expired_are_listed_no_more() {
     let mut state = DurableState::new();
     state.reconcile(None);
-    state.rotate();
+    state.access.rotate();
     state.reconcile(None);
-    let expires = state.status.superseded_certificates[0].not_after;
+    let expires = state.access.status.superseded_certificates[0].not_after;
     state.now = expires - SignedDuration::from_mins(1);
     state.reconcile(None);
     // The second one was due by then.
-    assert_eq!(state.status.superseded_certificates.len(), 2);
+    assert_eq!(state.access.status.superseded_certificates.len(), 2);
     state.now = expires;
     state.reconcile(None);
-    assert!(state.status.superseded_certificates.is_empty(), "{:?}", state.status);
+    assert!(state.access.status.superseded_certificates.is_empty(), "{:?}", state.access.status);
 }
 
 #[test]
@@ -354,14 +300,14 @@ fn none_of_them_keeps_another_one_from_being_issued() {
     state.reconcile(None);
     for _ in 0..40 {
         state.now += SignedDuration::from_secs(1);
-        state.rotate();
-        let before = state.status.credential.clone();
+        state.access.rotate();
+        let before = state.access.status.credential.clone();
         // Only the 32 that are valid for longest are listed, so that what `check` asks does not hold for the others.
         state.certificates.iter_mut().for_each(|certificate| certificate.was_written = false);
         state.reconcile(None);
-        assert_ne!(state.status.credential, before);
+        assert_ne!(state.access.status.credential, before);
     }
-    let listed = &state.status.superseded_certificates;
+    let listed = &state.access.status.superseded_certificates;
     assert_eq!(listed.len(), 32);
     let first = listed.iter().map(|before| before.not_after).min().unwrap();
     // The first eight of 40 are not among them.

@@ -3,17 +3,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, KubeconfigFact, ManagedFact, Observed, Obstacle, OutputFact,
-    OutputSecret, Permission, Progress, Step, Turn, Validity, failed, plan, revoked,
+    IssueProgress, KubeconfigFact, Obstacle, OutputFact, OutputSecret, Progress, Step, Validity, failed,
+    plan, revoked,
 };
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
+use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
+
+use support::{Memory, StoredAccess};
 
 /// A token: the credential that it was issued for, and the Secret in the target that it is bound to.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,18 +41,9 @@ struct Output {
 }
 
 /// What is durable, on both sides.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each says whether something is so, independently of the others"
-)]
 struct DurableState {
     now: Timestamp,
-    deleting: bool,
-    finalizer: bool,
-    gone: bool,
-    generation: i64,
-    spec: ClusterAccessSpec,
-    status: ClusterAccessStatus,
+    access: StoredAccess,
     output: Option<Output>,
     reachable: bool,
     /// The kubeconfig leads to another cluster than that of `rights`, `bound` and `tokens`.
@@ -94,15 +89,6 @@ enum Event {
     Suspend(bool),
 }
 
-/// What a reconcile keeps in memory.
-struct Memory {
-    progress: Progress,
-    output: OutputFact,
-    kubeconfig: KubeconfigFact,
-    target: Option<TargetIdentity>,
-    token: Option<usize>,
-}
-
 impl DurableState {
     fn new() -> Self {
         let spec = json!({
@@ -112,12 +98,7 @@ impl DurableState {
         });
         Self {
             now: Timestamp::from_second(1_000_000).unwrap(),
-            deleting: false,
-            finalizer: false,
-            gone: false,
-            generation: 1,
-            spec: serde_json::from_value(spec).unwrap(),
-            status: ClusterAccessStatus::default(),
+            access: StoredAccess::new(spec),
             output: None,
             reachable: true,
             elsewhere: false,
@@ -145,29 +126,6 @@ impl DurableState {
         self.tokens.iter().filter(|token| self.is_valid(token)).collect()
     }
 
-    fn observed(&self, memory: &Memory) -> Observed {
-        Observed {
-            uid: "u".to_owned(),
-            generation: self.generation,
-            deleting: self.deleting,
-            has_finalizer: self.finalizer,
-            spec: self.spec.clone(),
-            status: self.status.clone(),
-            kubeconfig: memory.kubeconfig.clone(),
-            managed: ManagedFact::NotNamed,
-            cluster: ClusterFact::Unread,
-            permission: Permission::Unread,
-            given: Given::Settled,
-            turn: Turn::Unasked,
-            min_forget_after: None,
-            narrows: false,
-            target: memory.target.clone(),
-            user_name: None,
-            output: memory.output.clone(),
-            progress: memory.progress.clone(),
-        }
-    }
-
     fn watched(&self) -> OutputFact {
         let ours = self.output.as_ref().filter(|output| output.ours);
         OutputFact::Watched(ours.map(|output| ("s".to_owned(), output.revision.to_string())))
@@ -192,16 +150,13 @@ impl DurableState {
 
     /// Runs one reconcile, with these faults at its steps.
     fn reconcile(&mut self, faults: &[Fault]) {
-        let output = self.watched();
-        let kubeconfig = KubeconfigFact::Unread;
-        let mut memory =
-            Memory { progress: Progress::Nothing, output, kubeconfig, target: None, token: None };
+        let mut memory = Memory::new(self.watched());
         let mut faults = faults.iter();
         for _ in 0..60 {
-            if self.gone {
+            if self.access.gone {
                 return;
             }
-            let step = plan(&self.observed(&memory), self.now);
+            let step = plan(&self.access.observed(&memory), self.now);
             if matches!(step, Step::Wait(_)) {
                 return;
             }
@@ -210,13 +165,13 @@ impl DurableState {
                 return;
             }
             if in_target(&step) && !self.reachable {
-                let observed = self.observed(&memory);
-                self.status = failed(&observed, Reason::TargetUnreachable, "away", self.now);
+                let observed = self.access.observed(&memory);
+                self.access.status = failed(&observed, Reason::TargetUnreachable, "away", self.now);
                 continue;
             }
             if self.keeps_all && matches!(step, Step::Revoke { .. }) {
-                let observed = self.observed(&memory);
-                self.status = failed(&observed, Reason::TargetRefused, "no", self.now);
+                let observed = self.access.observed(&memory);
+                self.access.status = failed(&observed, Reason::TargetRefused, "no", self.now);
                 continue;
             }
             assert!(
@@ -227,22 +182,23 @@ impl DurableState {
             self.check();
             match fault {
                 Fault::AnswerLost if in_target(&step) => {
-                    let observed = self.observed(&memory);
+                    let observed = self.access.observed(&memory);
                     memory.progress = Progress::Nothing;
-                    self.status = failed(&observed, Reason::TargetUnreachable, "no answer", self.now);
+                    self.access.status = failed(&observed, Reason::TargetUnreachable, "no answer", self.now);
                 }
                 Fault::CrashAfter | Fault::AnswerLost => return,
                 Fault::None | Fault::CrashBefore => {}
             }
         }
-        panic!("it never rests: {:?}", self.status);
+        panic!("it never rests: {:?}", self.access.status);
     }
 
     fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
         match step {
             Step::Wait(_) => {}
-            Step::AddFinalizer => self.finalizer = true,
-            Step::SaveStatus(status) => self.status = (**status).clone(),
+            Step::AddFinalizer | Step::SaveStatus(_) | Step::RemoveFinalizer { .. } => {
+                self.access.write(step);
+            }
             Step::ReadOutput => memory.output = self.read(),
             Step::ReadCluster | Step::ReadProvider | Step::TakeTurn => {
                 panic!("its target has a kubeconfig of its own")
@@ -255,9 +211,9 @@ impl DurableState {
             Step::FindRights | Step::TakeRights => panic!("it is none of a provider"),
             Step::FindAccount => panic!("status names the target before anything is done there"),
             Step::ApplyRights => {
-                assert!(self.status.sequence > 0, "an intent comes first");
-                assert!(self.status.target.is_some(), "which cluster it is comes first");
-                self.rights = Some(self.generation);
+                assert!(self.access.status.sequence > 0, "an intent comes first");
+                assert!(self.access.status.target.is_some(), "which cluster it is comes first");
+                self.rights = Some(self.access.generation);
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
             Step::Request { credential } => {
@@ -270,11 +226,11 @@ impl DurableState {
                 let not_after = self.now + SignedDuration::from_hours(1);
                 let validity = Validity { not_before: self.now, not_after };
                 self.tokens.push(Token { credential: credential.clone(), bound_to, validity });
-                memory.token = Some(self.tokens.len() - 1);
+                memory.issued = Some(self.tokens.len() - 1);
                 memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Issued(validity));
             }
             Step::Verify { credential } => {
-                let token = memory.token.unwrap();
+                let token = memory.issued.unwrap();
                 assert!(self.is_valid(&self.tokens[token]));
                 let validity = self.tokens[token].validity;
                 let verified = IssueProgress::Verified(validity, digest(token, false));
@@ -296,10 +252,6 @@ impl DurableState {
             Step::Revoke { .. } | Step::RevokeAll | Step::RemoveRights | Step::DeleteOutput(_) => {
                 self.remove(step, memory);
             }
-            Step::RemoveFinalizer { skipped } => {
-                assert!(!skipped, "the target is never away for that long");
-                self.gone = true;
-            }
         }
     }
 
@@ -310,7 +262,7 @@ impl DurableState {
             return;
         }
         assert!(self.output.as_ref().is_none_or(|output| output.ours && !output.immutable));
-        let (revision, token) = (self.next(), memory.token.unwrap());
+        let (revision, token) = (self.next(), memory.issued.unwrap());
         self.output = Some(Output {
             revision,
             ours: true,
@@ -326,7 +278,7 @@ impl DurableState {
     fn remove(&mut self, step: &Step, memory: &mut Memory) {
         match step {
             Step::Revoke { credential } => {
-                assert_ne!(self.status.credential.as_ref(), Some(credential));
+                assert_ne!(self.access.status.credential.as_ref(), Some(credential));
                 let output = self.output.clone().filter(|output| output.ours && !output.edited);
                 if let Some(output) = output {
                     assert_ne!(output.credential, *credential, "the Secret holds the new one by now");
@@ -337,7 +289,7 @@ impl DurableState {
                     );
                 }
                 self.bound.remove(credential);
-                self.status = revoked(&self.observed(memory), credential, self.now);
+                self.access.status = revoked(&self.access.observed(memory), credential, self.now);
             }
             Step::RevokeAll => {
                 self.bound.clear();
@@ -366,14 +318,15 @@ impl DurableState {
             by_credential.values().all(|count| *count == 1),
             "one intent, one credential: {by_credential:?}"
         );
-        let named = self.status.credential.iter().chain(self.status.intent.as_ref().map(|i| &i.credential));
-        let named: Vec<&String> = named.chain(&self.status.superseded).collect();
+        let status = &self.access.status;
+        let named = status.credential.iter().chain(status.intent.as_ref().map(|intent| &intent.credential));
+        let named: Vec<&String> = named.chain(&status.superseded).collect();
         for token in self.valid() {
-            assert!(self.deleting || named.contains(&&token.credential), "status names {token:?}");
+            assert!(self.access.deleting || named.contains(&&token.credential), "status names {token:?}");
         }
         // While the status names a credential and nobody else touched the Secret, that holds a valid one.
         let untouched = self.output.as_ref().filter(|output| output.ours && !output.edited);
-        if let (Some(output), false) = (untouched, self.deleting) {
+        if let (Some(output), false) = (untouched, self.access.deleting) {
             let token = &self.tokens[output.token];
             assert!(self.is_valid(token) || self.now >= token.validity.not_after, "{token:?}");
         }
@@ -383,11 +336,8 @@ impl DurableState {
         match event {
             Event::Reconcile(faults) => self.reconcile(faults),
             Event::Later(minutes) => self.now += SignedDuration::from_mins(*minutes),
-            Event::Rotate => {
-                self.generation += 1;
-                self.spec.rotate = Some(self.generation.to_string());
-            }
-            Event::OtherSpec => self.generation += 1,
+            Event::Rotate => self.access.rotate(),
+            Event::OtherSpec => self.access.generation += 1,
             Event::SecretDeleted => self.output = None,
             Event::SecretEdited => {
                 let revision = self.next();
@@ -416,19 +366,22 @@ impl DurableState {
             }
             Event::TargetAway(away) => self.reachable = !away,
             // The first one that answers is the one.
-            Event::OtherCluster(elsewhere) => self.elsewhere = *elsewhere && self.status.target.is_some(),
+            Event::OtherCluster(elsewhere) => {
+                self.elsewhere = *elsewhere && self.access.status.target.is_some();
+            }
             Event::OtherAddress => self.endpoint += 1,
             Event::KeepsAll(keeps_all) => self.keeps_all = *keeps_all,
             Event::Suspend(suspend) => {
-                self.generation += 1;
-                self.spec.suspend = *suspend;
+                self.access.generation += 1;
+                self.access.spec.suspend = *suspend;
             }
         }
     }
 
     /// Nothing goes wrong any more.
     fn settle(&mut self) {
-        (self.reachable, self.elsewhere, self.keeps_all, self.spec.suspend) = (true, false, false, false);
+        (self.reachable, self.elsewhere, self.keeps_all, self.access.spec.suspend) =
+            (true, false, false, false);
         for _ in 0..6 {
             self.now += SignedDuration::from_mins(31);
             self.reconcile(&[]);
@@ -508,17 +461,17 @@ proptest! {
         prop_assert!(!output.edited);
         prop_assert_eq!(valid.len(), 1);
         prop_assert_eq!(valid[0], &state.tokens[output.token]);
-        prop_assert_eq!(state.status.credential.as_ref(), Some(&output.credential));
+        prop_assert_eq!(state.access.status.credential.as_ref(), Some(&output.credential));
         prop_assert_eq!(output.endpoint, state.endpoint);
-        prop_assert_eq!(&state.status.rotated, &state.spec.rotate);
-        prop_assert!(state.status.superseded.is_empty() && state.status.intent.is_none());
+        prop_assert_eq!(&state.access.status.rotated, &state.access.spec.rotate);
+        prop_assert!(state.access.status.superseded.is_empty() && state.access.status.intent.is_none());
         prop_assert_eq!(state.bound.keys().collect::<Vec<_>>(), [&output.credential]);
-        prop_assert_eq!(state.rights, Some(state.generation));
+        prop_assert_eq!(state.rights, Some(state.access.generation));
 
-        state.deleting = true;
+        state.access.deleting = true;
         state.reconcile(&last);
         state.settle();
-        prop_assert!(state.gone && state.output.is_none() && state.bound.is_empty() && state.rights.is_none());
+        prop_assert!(state.access.gone && state.output.is_none() && state.bound.is_empty() && state.rights.is_none());
     }
 }
 
@@ -538,10 +491,13 @@ fn a_crash_at_each_step_in_turn_ends_right() {
             state.settle();
             let output = state.output.clone().unwrap();
             assert_eq!(state.valid(), [&state.tokens[output.token]], "{crash:?} at {at}");
-            state.deleting = true;
+            state.access.deleting = true;
             state.reconcile(&faults);
             state.settle();
-            assert!(state.gone && state.valid().is_empty() && state.output.is_none(), "{crash:?} at {at}");
+            assert!(
+                state.access.gone && state.valid().is_empty() && state.output.is_none(),
+                "{crash:?} at {at}"
+            );
         }
     }
 }
