@@ -31,14 +31,14 @@ const MAX_POLICIES: usize = 10;
 
 /// Which manager of ours a manager of that operator becomes.
 #[derive(Clone, Copy, Debug)]
-enum Home<'a> {
+enum Counterpart<'a> {
     /// A `NamespaceManager` in this namespace, which it governs.
     Governed(&'a str),
     /// A `ClusterNamespaceManager` that governs this namespace.
     Elsewhere(&'a str),
 }
 
-impl Home<'_> {
+impl Counterpart<'_> {
     /// Whether a webhook may go there by the default settings.
     fn permits(self, default_hosts: AllowList, destination: &Destination) -> bool {
         match self {
@@ -141,7 +141,8 @@ pub(crate) fn import(
     let lived = metadata.text("namespace")?;
     // One without a namespace is applied wherever its user is: into the namespace that it governs.
     let elsewhere = lived.as_deref().is_some_and(|lived| lived != governed);
-    let home = if elsewhere { Home::Elsewhere(&governed) } else { Home::Governed(&governed) };
+    let counterpart =
+        if elsewhere { Counterpart::Elsewhere(&governed) } else { Counterpart::Governed(&governed) };
     if elsewhere {
         elsewhere::remark(lived.as_deref().unwrap_or_default(), &governed, &mut remarks);
     }
@@ -151,7 +152,7 @@ pub(crate) fn import(
     }
     let mut carried = Vec::new();
     for (index, policy) in all.iter().enumerate() {
-        carried.push(policy::import(policy, home, &format!("spec.policies[{index}]"), &mut remarks)?);
+        carried.push(policy::import(policy, counterpart, &format!("spec.policies[{index}]"), &mut remarks)?);
     }
     multiple_policies(&carried, elsewhere, &mut remarks);
     let policies = carried.into_iter().filter_map(|c| c.policy);

@@ -1,8 +1,8 @@
-//! Transfers of quota between namespaces of a tree: what is asked for, the way it takes, and what is said of it.
+//! Transfers of quota between namespaces of a tree: what is asked for, the route it takes, and what is said of it.
 
 mod amount;
 pub(crate) mod live;
-mod way;
+mod route;
 
 use coppice_api::names::GROUP;
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, TransferPhase};
@@ -10,12 +10,12 @@ use coppice_hierarchy::{QuotaRefusal, ResourceName, Resources};
 use coppice_quantity::Quantity;
 
 pub(crate) use amount::{Amount, resources_of, transferable};
-pub(crate) use way::{NoWay, Way, path};
+pub(crate) use route::{NoRoute, Route, path};
 
 use crate::Exit;
 use crate::facts::Object;
 use crate::trees::NamespaceQuota;
-use way::needs_approval;
+use route::needs_approval;
 
 /// A `QuotaTransfer`.
 pub(crate) type QuotaTransfer = Object<QuotaTransferSpec, QuotaTransferStatus>;
@@ -38,41 +38,41 @@ pub(crate) enum TransferApproval {
 
 impl TransferApproval {
     /// The state of a transfer that was just created.
-    pub(crate) fn state(&self, way: &Way, name: &str) -> String {
+    pub(crate) fn state(&self, route: &Route, name: &str) -> String {
         match self {
             Self::NotNeeded => "it needs no approval".to_owned(),
             Self::Own(user) => format!("approved by {user}"),
             Self::Waits => format!(
                 "it waits for approval by {}: coppice transfer approve {}/{name}",
-                way.approvers(),
-                way.source()
+                route.approvers(),
+                route.source()
             ),
         }
     }
 
     /// Who would have to approve it.
-    pub(crate) fn forecast(&self, way: &Way) -> String {
+    pub(crate) fn forecast(&self, route: &Route) -> String {
         match self {
-            Self::NotNeeded if way.through() == way.to() => {
-                format!("not needed: {} is below {}", way.source(), way.to())
+            Self::NotNeeded if route.through() == route.to() => {
+                format!("not needed: {} is below {}", route.source(), route.to())
             }
-            Self::NotNeeded => format!("not needed: {} is below {}", way.to(), way.source()),
+            Self::NotNeeded => format!("not needed: {} is below {}", route.to(), route.source()),
             Self::Own(user) => format!("by yourself: {user} may create QuotaTransfers where that is needed"),
-            Self::Waits => format!("by {}; you may not", way.approvers()),
+            Self::Waits => format!("by {}; you may not", route.approvers()),
         }
     }
 }
 
 /// The spec to create.
 pub(crate) fn spec(
-    way: &Way,
+    route: &Route,
     amount: &Resources,
     reason: &str,
     (requester, approval): (&str, &TransferApproval),
 ) -> QuotaTransferSpec {
     QuotaTransferSpec {
-        to: way.to().to_owned(),
-        through: way.through().to_owned(),
+        to: route.to().to_owned(),
+        through: route.through().to_owned(),
         amount: amount.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect(),
         reason: reason.to_owned(),
         requester: requester.to_owned(),
@@ -150,7 +150,7 @@ pub(crate) fn settled(transfer: &QuotaTransfer, spec: &QuotaTransferSpec) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::way::Target;
+    use super::route::Target;
     use super::*;
 
     fn amount(text: &str) -> Resources {
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn only_who_may_approve_approves_at_once() {
-        let way = Way::find(&names("web"), "api", &Target::Path(names("api")), None).unwrap();
-        let spec = |approval| spec(&way, &amount("requests.cpu=2000m"), "test", ("bob", &approval));
+        let route = Route::find(&names("web"), "api", &Target::Path(names("api")), None).unwrap();
+        let spec = |approval| spec(&route, &amount("requests.cpu=2000m"), "test", ("bob", &approval));
         let own = spec(TransferApproval::Own("bob".to_owned()));
         assert_eq!(
             serde_json::to_value(&own).unwrap(),

@@ -256,7 +256,7 @@ fn a_dry_run_shows_what_would_change_and_what_stands_against_it() {
         "quotatransfer.coppice.dev/more created (server dry run): 5 pods from shop-web to shop-api\n\
          \x20 gives      5 pods\n\
          \x20 free       5 pods\n\
-         \x20 way        shop-web, shop, shop-api\n\
+         \x20 path       shop-web, shop, shop-api\n\
          \x20 approval   by somebody who may create QuotaTransfers in shop-web and shop-api, or in shop; you may not\n"
     );
     let much = dry(TO_API, vec![may(true), quota("4")]);

@@ -1,4 +1,4 @@
-//! Names that the world sees: of the program, and of what it writes into this cluster and into others.
+//! Names that others see: of the program, and of what it writes into this cluster and into others.
 
 /// The program, its service account and its Lease.
 pub const PROGRAM: &str = "coppice-access";

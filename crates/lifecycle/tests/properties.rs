@@ -1,4 +1,4 @@
-//! What holds for every manager, whatever its spec, its past and the world.
+//! What holds for every manager, whatever its spec, its past and the cluster.
 
 mod support;
 
@@ -26,7 +26,7 @@ const ACTIONS: [&str; 5] = [
     "{webhook: {url: 'http://elsewhere.example.org/'}}",
 ];
 
-/// Something that happens to the world.
+/// Something that happens in the cluster.
 #[derive(Clone, Debug)]
 enum HistoryEvent {
     Time(i64),

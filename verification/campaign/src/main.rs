@@ -1,4 +1,4 @@
-//! Runs the real programs in simulated worlds in which things go wrong, and tells what they did that they must not.
+//! Runs the real programs in simulated clusters in which things go wrong, and reports what they did that they must not.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -29,7 +29,7 @@ Examples:
 
 Exit codes: 0 every run was as it should be, 1 one was not, or an error, 2 usage.";
 
-/// Run the real programs in simulated worlds in which things go wrong, and judge what they do
+/// Run the real programs in simulated clusters in which things go wrong, and judge what they do
 #[derive(Parser)]
 #[command(name = "coppice-campaign", version, after_help = EXAMPLES)]
 struct Args {

@@ -154,7 +154,7 @@ impl ScaleRun {
         finish(operator, what, vec![("ready", ready), ("settled", settled)]).await
     }
 
-    /// Starts the operator and lets the world change under it.
+    /// Starts the operator and lets the cluster change meanwhile.
     async fn churn(&self) -> anyhow::Result<Run> {
         println!("running the operator: pods change, the API server is restarted, and a minute passes ...");
         let mut operator = Measured::spawn(&self.test_cluster, &self.program)?;

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy};
 use coppice_plane::{ADMIN, ALICE, Options, Pods};
-use coppice_tests::demo::fourth_act;
+use coppice_tests::demo::credentials;
 use coppice_tests::demo::screen::Screen;
 use coppice_tests::program::Program;
 use coppice_tests::requests::{self, Requests};
@@ -429,10 +429,10 @@ async fn ends(clusters: &Clusters) -> Test {
     Ok(())
 }
 
-/// The fourth act of the demo, between these two.
+/// What the demo shows of access, between these two.
 async fn is_what_the_demo_shows(clusters: &Clusters) -> Test {
     let screen = Screen::default();
-    fourth_act::play(&clusters.here, &clusters.there, &screen).await?;
+    credentials::show(&clusters.here, &clusters.there, &screen).await?;
     let said = screen.text();
     ensure!(said.matches("  as expected  ").count() == 6, "{said}");
     let words = "cannot list resource \"secrets\" in API group \"\" in the namespace \"web\"";

@@ -1,5 +1,5 @@
 //! The demo where there is no Go toolchain, as `make demo` runs it; and with a mail server, which needs one, the scene in which an owner
-//! is notified. The act with another cluster is played in `access.rs`.
+//! is notified. What it shows of another cluster is tested in `access.rs`.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -78,7 +78,7 @@ const END: &[&str] = &[
 
 /// What it shows of a tree.
 const TREE: &[&str] = &[
-    "Third act",
+    "Trees: a team",
     "$ coppice create shop/shop-web --quota pods=4 --wait",
     "  | subnamespace.coppice.dev/shop-web is Ready",
     "the API server refuses a fourth pod",
@@ -96,7 +96,7 @@ const TREE: &[&str] = &[
 
 /// What it says where there is one API server, in memory.
 const LEFT_OUT: &[&str] =
-    &["Fourth act", "It is left out: the API server in memory neither issues tokens nor enforces rights"];
+    &["Access: a team", "It is left out: the API server in memory neither issues tokens nor enforces rights"];
 
 /// Whether all of these are there, each after the one before.
 fn shows_in_order(said: &str, parts: &[&[&str]]) -> anyhow::Result<()> {

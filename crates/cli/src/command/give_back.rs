@@ -7,7 +7,7 @@ use clap::Args;
 use super::transfer::{RequestArgs, ask, reason};
 use crate::args::{ConnectionArgs, namespace_name};
 use crate::connect::connect;
-use crate::transfers::{Way, live};
+use crate::transfers::{Route, live};
 use crate::{Exit, Io};
 
 /// Give quota that a namespace does not use back to the namespace above it
@@ -34,6 +34,6 @@ pub(crate) struct GiveBackArgs {
 pub(crate) async fn run(args: &GiveBackArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let amount = args.request.amount()?;
     let client = connect(connection, io).await?.client;
-    let way = Way::to_parent(&live::source(&client, &args.source).await?)?;
-    ask(&client, &way, (&amount, &args.reason), &args.request, io).await
+    let route = Route::to_parent(&live::source(&client, &args.source).await?)?;
+    ask(&client, &route, (&amount, &args.reason), &args.request, io).await
 }

@@ -13,7 +13,7 @@ use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::live;
 use crate::transfers::{
-    Amount, TransferApproval, Way, free, refusals, resource_name, resources_of, spec, transferable,
+    Amount, Route, TransferApproval, free, refusals, resource_name, resources_of, spec, transferable,
 };
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
@@ -102,8 +102,8 @@ pub(crate) async fn run(args: &TransferArgs, connection: &ConnectionArgs, io: &m
     };
     let amount = args.request.amount()?;
     let client = connect(connection, io).await?.client;
-    let way = live::way(&client, &new.source, &new.to, new.through.as_deref()).await?;
-    ask(&client, &way, (&amount, &new.reason), &args.request, io).await
+    let route = live::route(&client, &new.source, &new.to, new.through.as_deref()).await?;
+    ask(&client, &route, (&amount, &new.reason), &args.request, io).await
 }
 
 impl RequestArgs {
@@ -113,28 +113,28 @@ impl RequestArgs {
     }
 }
 
-/// Creates a transfer on this way, and says what becomes of it.
+/// Creates a transfer on this route, and says what becomes of it.
 pub(super) async fn ask(
     client: &Client,
-    way: &Way,
+    route: &Route,
     (amount, reason): (&Resources, &str),
     args: &RequestArgs,
     io: &mut Io<'_>,
 ) -> Result<Exit> {
     let dry_run = args.write.dry_run;
-    let (requester, approval) = live::approval(client, way).await?;
-    let spec = spec(way, amount, reason, (&requester, &approval));
-    let (source, to) = (way.source(), way.to());
+    let (requester, approval) = live::approval(client, route).await?;
+    let spec = spec(route, amount, reason, (&requester, &approval));
+    let (source, to) = (route.source(), route.to());
     // The same request sent again makes no second transfer.
     let name = args.name.clone().unwrap_or_else(|| format!("to-{to}-{}", io.now.strftime("%Y%m%d-%H%M%S")));
-    live::create(client, way, &name, &spec, dry_run).await?;
+    live::create(client, route, &name, &spec, dry_run).await?;
     let shown = resource_name(&name);
     let created = format!("{shown} created{}: {amount} from {source} to {to}", dry_run_suffix(dry_run));
     if dry_run {
         writeln!(io.screen(), "{created}")?;
-        return forecast(client, way, amount, &approval, io).await;
+        return forecast(client, route, amount, &approval, io).await;
     }
-    writeln!(io.screen(), "{created}; {}", approval.state(way, &name))?;
+    writeln!(io.screen(), "{created}; {}", approval.state(route, &name))?;
     let Some(most) = args.wait.most else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until it has ended ..."))?;
     let (exit, ended) = live::wait(client, source, &name, most).await?;
@@ -145,12 +145,12 @@ pub(super) async fn ask(
 /// Says what the transfer would change, and what stands against it at present.
 async fn forecast(
     client: &Client,
-    way: &Way,
+    route: &Route,
     amount: &Resources,
     approval: &TransferApproval,
     io: &mut Io<'_>,
 ) -> Result<Exit> {
-    let quota = live::quota(client, way.source()).await;
+    let quota = live::quota(client, route.source()).await;
     let free = match &quota {
         Ok(quota) => free(amount, quota).to_string(),
         Err(_) => "not known".to_owned(),
@@ -158,8 +158,8 @@ async fn forecast(
     let rows = [
         ("  gives", amount.to_string()),
         ("  free", free),
-        ("  way", way.names()),
-        ("  approval", approval.forecast(way)),
+        ("  path", route.names()),
+        ("  approval", approval.forecast(route)),
     ];
     print_rows(&rows, io)?;
     let quota = match quota {
@@ -169,7 +169,7 @@ async fn forecast(
             return Ok(Exit::Ok);
         }
     };
-    let refusals = refusals(way.source(), amount, &quota);
+    let refusals = refusals(route.source(), amount, &quota);
     for refusal in &refusals {
         io.print_note(&format!("warning: it would be refused: {refusal}"))?;
     }

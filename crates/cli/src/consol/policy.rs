@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::import::Remarks;
 use crate::import::fields::{FieldError, Fields};
 
-use super::Home;
+use super::Counterpart;
 
 /// That operator's defaults.
 const TTL_SECONDS: i64 = 1800;
@@ -37,7 +37,7 @@ struct Params {
 
 pub(super) fn import(
     value: &Value,
-    home: Home<'_>,
+    counterpart: Counterpart<'_>,
     path: &str,
     remarks: &mut Remarks,
 ) -> Result<ConvertedPolicy, FieldError> {
@@ -53,7 +53,7 @@ pub(super) fn import(
     let (when, params) = import_condition(&name, &condition, remarks)?;
     let action = Fields::of(&value["action"], &policy.path_of("action"))?;
     action.unknown(&["type", "params"], remarks);
-    let then = import_action(&name, home, &action, remarks)?;
+    let then = import_action(&name, counterpart, &action, remarks)?;
     if then.as_ref().is_some_and(|t| t.webhook.is_some()) {
         webhook_remarks(&name, &when, &params, remarks);
     }
@@ -145,7 +145,7 @@ fn import_pods(
 
 fn import_action(
     name: &str,
-    home: Home<'_>,
+    counterpart: Counterpart<'_>,
     action: &Fields<'_>,
     remarks: &mut Remarks,
 ) -> Result<Option<Then>, FieldError> {
@@ -158,7 +158,7 @@ fn import_action(
         "DELETE" => Ok(Some(Then { delete: Some(Delete::default()), ..Then::default() })),
         "SCALE_DOWN" => Ok(import_scale_down(name, &params, remarks)?
             .map(|scale_down| Then { scale_down: Some(scale_down), ..Then::default() })),
-        "WEBHOOK" => Ok(import_webhook(name, home, &params, remarks)?
+        "WEBHOOK" => Ok(import_webhook(name, counterpart, &params, remarks)?
             .map(|webhook| Then { webhook: Some(webhook), ..Then::default() })),
         other => Err(action.wrong("type", &format!("{other:?} is unknown: DELETE, SCALE_DOWN or WEBHOOK"))),
     }
@@ -206,7 +206,7 @@ fn import_scale_down(
 
 fn import_webhook(
     name: &str,
-    home: Home<'_>,
+    counterpart: Counterpart<'_>,
     params: &Fields<'_>,
     remarks: &mut Remarks,
 ) -> Result<Option<Webhook>, FieldError> {
@@ -219,7 +219,7 @@ fn import_webhook(
     let (default_hosts, _) = AllowList::parse(&coppice_api::config::Tenants::default().webhook_hosts);
     match Destination::parse(&url) {
         Err(error) => remarks.differs(format!("policy {name:?}: {error}")),
-        Ok(destination) if !home.permits(default_hosts, &destination) => {
+        Ok(destination) if !counterpart.permits(default_hosts, &destination) => {
             remarks.differs(format!(
                 "policy {name:?}: webhooks to {} are refused unless CoppiceConfig/coppice lists {:?} in spec.tenants.webhookHosts",
                 destination.host(),

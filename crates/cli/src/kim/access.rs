@@ -9,7 +9,7 @@ use coppice_clusters_api::names::LABEL_ACCESS;
 use serde_json::Value;
 
 use super::Options;
-use super::dump::{Dump, Found, Key, SecretFacts};
+use super::dump::{Dump, Found, NamespacedName, SecretFacts};
 use super::objects::{self, NewAccess};
 use crate::import::Remarks;
 use crate::import::fields::{FieldError, Fields};
@@ -25,8 +25,8 @@ const FORCED: &str = "operator.kyma-project.io/force-kubeconfig-rotation";
 /// What was written so far: no two `ClusterAccesses` have one name, or one Secret.
 #[derive(Default)]
 pub(super) struct Taken {
-    names: BTreeSet<Key>,
-    secrets: BTreeSet<Key>,
+    names: BTreeSet<NamespacedName>,
+    secrets: BTreeSet<NamespacedName>,
 }
 
 /// A `ClusterAccess` that is to be created.
@@ -41,14 +41,14 @@ pub(super) struct ImportedAccess {
 struct GardenerCluster {
     shoot: String,
     /// Where the Secret is to be.
-    secret: Key,
+    secret: NamespacedName,
     data_key: String,
     is_forced: bool,
 }
 
 /// The Secret that is read by others.
 struct CurrentSecret<'a> {
-    key: Key,
+    key: NamespacedName,
     /// None if the dump does not have it.
     facts: Option<&'a SecretFacts>,
 }
@@ -239,7 +239,7 @@ pub(super) fn is_of_kyma(key: &str) -> bool {
 }
 
 /// What is left to do for a `ClusterAccess` that exists. It is left as it is.
-fn next_step(existing: &Value, key: &Key, secret: &CurrentSecret<'_>, remarks: &mut Remarks) {
+fn next_step(existing: &Value, key: &NamespacedName, secret: &CurrentSecret<'_>, remarks: &mut Remarks) {
     let (namespace, name) = key;
     let spec = &existing["spec"];
     let written = spec.pointer("/output/secret").and_then(Value::as_str).unwrap_or_default();

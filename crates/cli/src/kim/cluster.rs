@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::access::is_of_kyma;
-use super::dump::{Dump, Found, Key};
+use super::dump::{Dump, Found, NamespacedName};
 use super::{Options, objects};
 use crate::import::Remarks;
 use crate::import::fields::{FieldError, Fields};
@@ -36,7 +36,7 @@ pub(super) fn import(
     found: &Found,
     dump: &Dump,
     options: &Options,
-    taken: &mut BTreeSet<Key>,
+    taken: &mut BTreeSet<NamespacedName>,
     remarks: &mut Remarks,
 ) -> Result<Option<Value>, FieldError> {
     if found.is_being_deleted() {

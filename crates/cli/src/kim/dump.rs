@@ -13,7 +13,7 @@ const GROUP: &str = "infrastructuremanager.kyma-project.io/";
 const SHOOT_NAME: &str = "kyma-project.io/shoot-name";
 
 /// Namespace and name of an object.
-pub(super) type Key = (String, String);
+pub(super) type NamespacedName = (String, String);
 
 /// An object, and where it is.
 #[derive(Debug)]
@@ -65,13 +65,13 @@ pub(super) struct Dump {
     pub(super) runtimes: Vec<Found>,
     pub(super) kymas: Vec<Found>,
     pub(super) shoots: Vec<Found>,
-    pub(super) secrets: BTreeMap<Key, SecretFacts>,
+    pub(super) secrets: BTreeMap<NamespacedName, SecretFacts>,
     /// The Secrets with the label of a Shoot, by namespace and that label.
-    by_shoot: BTreeMap<Key, Vec<Key>>,
+    by_shoot: BTreeMap<NamespacedName, Vec<NamespacedName>>,
     /// The `ClusterAccesses` that are there already.
-    pub(super) accesses: BTreeMap<Key, Value>,
+    pub(super) accesses: BTreeMap<NamespacedName, Value>,
     /// The `ManagedClusters` that are there already.
-    pub(super) managed: BTreeMap<Key, Value>,
+    pub(super) managed: BTreeMap<NamespacedName, Value>,
     /// What is read of no object: how many of each kind.
     pub(super) others: BTreeMap<String, usize>,
 }
@@ -144,7 +144,7 @@ impl Dump {
     }
 
     /// The Secrets that Infrastructure Manager takes for those of a Shoot, whatever `spec.kubeconfig.secret` names.
-    pub(super) fn secrets_of(&self, namespace: &str, shoot: &str) -> &[Key] {
+    pub(super) fn secrets_of(&self, namespace: &str, shoot: &str) -> &[NamespacedName] {
         self.by_shoot.get(&(namespace.to_owned(), shoot.to_owned())).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -157,7 +157,7 @@ impl Dump {
     }
 }
 
-fn key_of(object: &Value) -> Key {
+fn key_of(object: &Value) -> NamespacedName {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("/metadata/namespace"), text("/metadata/name"))
 }

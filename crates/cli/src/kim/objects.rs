@@ -6,7 +6,7 @@ use coppice_quantity::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use super::dump::Key;
+use super::dump::NamespacedName;
 
 const API_VERSION: &str = "coppice.dev/v1alpha1";
 /// The key of the kubeconfig in Secrets of the form of Kyma, unless another one is written.
@@ -14,7 +14,7 @@ const CONFIG: &str = "config";
 
 /// What a `ClusterAccess` says.
 pub(super) struct NewAccess<'a> {
-    pub(super) key: &'a Key,
+    pub(super) key: &'a NamespacedName,
     pub(super) labels: &'a BTreeMap<String, String>,
     pub(super) shoot: &'a str,
     pub(super) secret: &'a str,

@@ -12,8 +12,8 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::way::{NoWay, Target, path};
-use super::{QuotaTransfer, TransferApproval, Way, end, resource_name, state};
+use super::route::{NoRoute, Target, path};
+use super::{QuotaTransfer, Route, TransferApproval, end, resource_name, state};
 use crate::connect::{code, failed};
 use crate::trees::NamespaceQuota;
 use crate::write::{FIELD_MANAGER, user_name};
@@ -46,22 +46,22 @@ pub(crate) async fn source(client: &Client, name: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The way to a namespace of the same tree.
-pub(crate) async fn way(client: &Client, from: &str, to: &str, through: Option<&str>) -> Result<Way> {
+/// The route to a namespace of the same tree.
+pub(crate) async fn route(client: &Client, from: &str, to: &str, through: Option<&str>) -> Result<Route> {
     if from == to {
-        return Err(NoWay::Itself(to.to_owned()).into());
+        return Err(NoRoute::Itself(to.to_owned()).into());
     }
     let source = source(client, from).await?;
     // What is above is known without a right to read it.
-    if let Some(way) = Way::to_ancestor(&source, to, through) {
-        return Ok(way?);
+    if let Some(route) = Route::to_ancestor(&source, to, through) {
+        return Ok(route?);
     }
     let target = match live::namespace(client, to).await {
         Ok(found) => Target::Path(path(&living(found, to)?)?),
         Err(error) if code(&error) == Some(403) => Target::Unreadable(error_text(&error)),
         Err(error) => return Err(failed(&format!("namespace {to} cannot be read"), &error)),
     };
-    Ok(Way::find(&source, to, &target, through)?)
+    Ok(Route::find(&source, to, &target, through)?)
 }
 
 fn error_text(error: &kube::Error) -> String {
@@ -82,13 +82,13 @@ fn living(found: Option<Namespace>, name: &str) -> Result<Namespace> {
 }
 
 /// Who asks, and who has to approve it.
-pub(crate) async fn approval(client: &Client, way: &Way) -> Result<(String, TransferApproval)> {
+pub(crate) async fn approval(client: &Client, route: &Route) -> Result<(String, TransferApproval)> {
     let requester = user_name(client, "spec.requester").await?;
-    if !way.needs_approval() {
+    if !route.needs_approval() {
         return Ok((requester, TransferApproval::NotNeeded));
     }
     // The right in the source is needed to create it at all.
-    let may = may_create(client, way.through()).await? || may_create(client, way.to()).await?;
+    let may = may_create(client, route.through()).await? || may_create(client, route.to()).await?;
     let approval = if may { TransferApproval::Own(requester.clone()) } else { TransferApproval::Waits };
     Ok((requester, approval))
 }
@@ -132,16 +132,16 @@ pub(crate) async fn quota(client: &Client, namespace: &str) -> Result<NamespaceQ
 /// Creates a transfer in its source.
 pub(crate) async fn create(
     client: &Client,
-    way: &Way,
+    route: &Route,
     name: &str,
     spec: &QuotaTransferSpec,
     dry_run: bool,
 ) -> Result<()> {
     let resource = ApiResource::erase::<coppice_api::QuotaTransfer>(&());
-    let transfer = DynamicObject::new(name, &resource).within(way.source()).data(json!({ "spec": spec }));
+    let transfer = DynamicObject::new(name, &resource).within(route.source()).data(json!({ "spec": spec }));
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-    let created = transfers(client, way.source()).create(&params, &transfer).await;
-    let what = format!("the QuotaTransfer cannot be created in namespace {}", way.source());
+    let created = transfers(client, route.source()).create(&params, &transfer).await;
+    let what = format!("the QuotaTransfer cannot be created in namespace {}", route.source());
     created.map(drop).map_err(|e| failed(&what, &e))
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{NamespaceQuota, NamespaceTree, subnamespace, subnamespaces};
 use crate::args::Target;
 use crate::connect::{code, failed};
-use crate::transfers::{NoWay, path};
+use crate::transfers::{NoRoute, path};
 use crate::write::FIELD_MANAGER;
 use crate::{Exit, live, transfers, wait};
 
@@ -75,7 +75,7 @@ impl Parent {
         match live::namespace(client, name).await {
             Ok(Some(namespace)) => match path(&namespace) {
                 Ok(path) => parent.path = Some(path),
-                Err(NoWay::Outside(_)) => {
+                Err(NoRoute::Outside(_)) => {
                     let advice = "`coppice tree` shows the namespaces of trees";
                     parent.refused = Some(format!("namespace {name} belongs to no tree: {advice}"));
                 }

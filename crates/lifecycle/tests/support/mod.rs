@@ -1,4 +1,4 @@
-//! A small world to decide in: what tests change is chained, what they ask is one word.
+//! A small cluster to decide in: what tests change is chained, what they ask is one word.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test support")]
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(super) use check::is_scoped;
-use check::{Candidate, Reservation};
+use check::{Candidate, QuotaUsage};
 
 use super::Server;
 use super::admission::AdmissionDenied;
@@ -44,7 +44,7 @@ impl Server {
         let all: Vec<Arc<Value>> =
             self.store.range(quotas.store, namespace, None).map(|(_, quota)| Arc::clone(quota)).collect();
         let candidate = Candidate { kind: (&*kind.group, &*kind.plural), object, old };
-        let reservations = check::check(&all, candidate, caller.now).map_err(|refusal| {
+        let usages = check::check(&all, candidate, caller.now).map_err(|refusal| {
             let (reason, message) = ("Forbidden".to_owned(), refusal.to_string());
             let refusal = AdmissionDenied { code: 403, reason, message, cause: None };
             StatusError::denied(kind, name, &refusal)
@@ -60,7 +60,7 @@ impl Server {
             manager: "kube-apiserver",
             dry_run: false,
         };
-        for Reservation { quota, used } in reservations {
+        for QuotaUsage { quota, used } in usages {
             let target = Target { kind: &quotas, namespace, name: meta::name(&quota) };
             // With the revision that was read: where somebody was faster, it is a conflict.
             let mut reserved = quota.as_ref().clone();

@@ -3,13 +3,13 @@
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 mod cluster;
+mod cluster_managers;
+pub mod credentials;
 mod expected_outcomes;
-pub mod fourth_act;
 pub mod screen;
-mod second_act;
 pub mod superseded;
 mod table;
-mod third_act;
+mod trees;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ const EXAMPLES: [&str; 6] = [
 ];
 /// The receiver of the webhook example, as the example names it.
 const RECEIVER: &str = "http://webhooky.example-04.svc/api/hook";
-/// The examples take little more than a minute, what comes after them three, and each outcome of its first scene seconds; whatever takes
+/// The examples take little more than a minute, what comes after them three, and each outcome of the superseded one seconds; whatever takes
 /// longer than this has failed.
 const TIMEOUT: Duration = Duration::from_mins(4);
 /// How often the API server is looked at.
@@ -64,7 +64,7 @@ async fn demo() -> anyhow::Result<bool> {
     cluster.apply(&settings()).await?;
     let operator = cluster.operator().await?;
     println!("  the operator is ready: http://{}/metrics", operator.address);
-    second_act::prepare(&cluster).await?;
+    cluster_managers::prepare(&cluster).await?;
     for example in EXAMPLES {
         apply(&cluster, example, &receiver).await?;
     }
@@ -74,9 +74,9 @@ async fn demo() -> anyhow::Result<bool> {
         receiver.url
     );
     let finished = follow(&cluster, &receiver, &screen).await?
-        && second_act::run(&cluster, &operator, &stand_ins, &screen).await?
-        && third_act::run(&cluster, &screen).await?
-        && fourth_act::run(&cluster, &screen).await?;
+        && cluster_managers::run(&cluster, &operator, &stand_ins, &screen).await?
+        && trees::run(&cluster, &screen).await?
+        && credentials::run(&cluster, &screen).await?;
     if finished {
         println!("Every expected outcome was seen on the API server.");
     }

@@ -1,4 +1,4 @@
-//! The first scene of the second act: a newer environment takes the place of an older one, whose owner gets a mail and a message in
+//! The first of the two parts about cluster managers: a newer environment takes the place of an older one, whose owner gets a mail and a message in
 //! Slack before it goes.
 
 use std::path::{Path, PathBuf};
@@ -141,9 +141,7 @@ pub async fn run(
     notice: &str,
     screen: &Screen,
 ) -> anyhow::Result<bool> {
-    screen.say(
-        "First scene: CI builds a branch again, and the new environment takes the place of the old one.",
-    );
+    screen.say("CI builds a branch again, and the new environment takes the place of the old one.");
     screen.say(&format!(
         "  ClusterNamespaceManager review deletes what is Superseded. It notifies the owner first, and then waits for {notice}."
     ));
@@ -155,9 +153,9 @@ pub async fn run(
         .replace("NOTICE", notice);
     apply_all(&client, &manager).await?;
     let table = Table::new(screen, PREFIX);
-    let mut scene =
-        Scene { client, kubeconfig: kubeconfig.to_owned(), stand_ins, screen: screen.clone(), table };
-    match scene.play().await? {
+    let mut demonstration =
+        Demonstration { client, kubeconfig: kubeconfig.to_owned(), stand_ins, screen: screen.clone(), table };
+    match demonstration.show_all().await? {
         None => Ok(true),
         Some(missed) => {
             screen.say(&format!("\nNOT SEEN  {missed}"));
@@ -166,7 +164,7 @@ pub async fn run(
     }
 }
 
-struct Scene<'a> {
+struct Demonstration<'a> {
     client: Client,
     kubeconfig: PathBuf,
     stand_ins: &'a StandIns,
@@ -174,17 +172,17 @@ struct Scene<'a> {
     table: Table,
 }
 
-impl Scene<'_> {
+impl Demonstration<'_> {
     /// What was not seen, if there is something.
-    async fn play(&mut self) -> anyhow::Result<Option<String>> {
+    async fn show_all(&mut self) -> anyhow::Result<Option<String>> {
         self.create(1, OLDER).await?;
-        let ready = self.until(async |scene| Ok(scene.status(OLDER).await?.ready_at)).await?;
+        let ready = self.until(async |demonstration| Ok(demonstration.status(OLDER).await?.ready_at)).await?;
         if ready.is_none() {
             return Ok(Some(format!("{OLDER}: it is ready")));
         }
         self.create(2, NEWER).await?;
-        let superseded = async |scene: &Self| {
-            let status = scene.status(OLDER).await?;
+        let superseded = async |demonstration: &Self| {
+            let status = demonstration.status(OLDER).await?;
             let by = status.superseded_by.filter(|by| by.namespace == NEWER);
             Ok(by.filter(|_| status.phase == Some(NamespacePhase::Superseded)))
         };
@@ -196,7 +194,9 @@ impl Scene<'_> {
             "as expected",
             &format!("Superseded: {NEWER} is ready and has taken its place"),
         );
-        let Some((mail, posted)) = self.until(async |scene| Ok(scene.stand_ins.received())).await? else {
+        let Some((mail, posted)) =
+            self.until(async |demonstration| Ok(demonstration.stand_ins.received())).await?
+        else {
             return Ok(Some(format!("{OLDER}: its owner is notified")));
         };
         self.show(mail.as_ref(), &posted)?;
@@ -237,11 +237,12 @@ impl Scene<'_> {
 
     /// The end of the older namespace; what was not seen of it.
     async fn goes(&mut self) -> anyhow::Result<Option<String>> {
-        let announced = async |scene: &Self| {
-            let status = scene.status(OLDER).await?;
+        let announced = async |demonstration: &Self| {
+            let status = demonstration.status(OLDER).await?;
             let all = status.notices.iter().filter(|one| one.about == MessageAbout::DeletionAnnounced);
             let delivered = all.filter(|one| one.delivered_at.is_some()).count();
-            let notice = status.steps.notice.filter(|_| delivered == scene.stand_ins.channels().len());
+            let notice =
+                status.steps.notice.filter(|_| delivered == demonstration.stand_ins.channels().len());
             Ok(notice.map(|notice| notice.not_before))
         };
         let Some(not_before) = self.until(announced).await? else {
@@ -249,7 +250,7 @@ impl Scene<'_> {
         };
         self.explain().await?;
         if self
-            .until(async |scene| Ok(scene.namespace(OLDER).await?.is_none().then_some(())))
+            .until(async |demonstration| Ok(demonstration.namespace(OLDER).await?.is_none().then_some(())))
             .await?
             .is_none()
         {

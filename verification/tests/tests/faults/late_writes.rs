@@ -1,4 +1,4 @@
-//! Writes that reach the API server late: when the world has changed, or another operator leads.
+//! Writes that reach the API server late: when the cluster has changed, or another operator leads.
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;

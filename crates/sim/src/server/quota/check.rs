@@ -24,7 +24,7 @@ pub(super) struct Candidate<'a> {
 
 /// What a quota is to say once an object is stored.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(super) struct QuotaUsage {
     /// The quota that it was decided by, in that revision.
     pub(super) quota: Arc<Value>,
     /// What is used then of each resource that the object uses.
@@ -33,7 +33,7 @@ pub(super) struct Reservation {
 
 /// Why an object is not stored, in the words of the API server.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum QuotaRefusal {
+pub(super) enum QuotaAdmissionError {
     /// A container does not say what it needs.
     #[error("failed quota: {quota}: {what}")]
     Unstated { quota: String, what: String },
@@ -50,7 +50,7 @@ pub(super) fn check(
     quotas: &[Arc<Value>],
     candidate: Candidate<'_>,
     now: Timestamp,
-) -> Result<Vec<Reservation>, QuotaRefusal> {
+) -> Result<Vec<QuotaUsage>, QuotaAdmissionError> {
     let mut limiting = Vec::new();
     for quota in quotas.iter().filter(|quota| !is_scoped(quota)) {
         let status = &quota["status"];
@@ -63,11 +63,11 @@ pub(super) fn check(
         if candidate.kind == ("", "pods")
             && let Some(what) = pods::unstated(candidate.object, &names)
         {
-            return Err(QuotaRefusal::Unstated { quota: name(), what });
+            return Err(QuotaAdmissionError::Unstated { quota: name(), what });
         }
         if names.iter().any(|name| status["used"][*name].is_null()) {
             let resources = names.into_iter().map(str::to_owned).collect();
-            return Err(QuotaRefusal::Uncounted { quota: name(), resources });
+            return Err(QuotaAdmissionError::Uncounted { quota: name(), resources });
         }
         limiting.push((quota, names));
     }
@@ -75,7 +75,7 @@ pub(super) fn check(
         return Ok(Vec::new());
     }
     let more = added(candidate, now);
-    let mut reservations = Vec::new();
+    let mut usages = Vec::new();
     for (quota, names) in limiting {
         let mut requested = more.clone();
         requested.retain(|name, _| names.contains(&name.as_str()));
@@ -96,11 +96,11 @@ pub(super) fn check(
         if requested.keys().any(|name| beyond(name)) {
             let quota = meta::name(quota).to_owned();
             let (requested, used, limited) = (list(&requested), list(&before), list(&hard));
-            return Err(QuotaRefusal::Exceeded { quota, requested, used, limited });
+            return Err(QuotaAdmissionError::Exceeded { quota, requested, used, limited });
         }
-        reservations.push(Reservation { quota: Arc::clone(quota), used });
+        usages.push(QuotaUsage { quota: Arc::clone(quota), used });
     }
-    Ok(reservations)
+    Ok(usages)
 }
 
 /// Whether a quota counts some objects only. Which ones is not evaluated: it limits nothing here.

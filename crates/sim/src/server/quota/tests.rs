@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::check::{Candidate, QuotaRefusal, Reservation, check};
+use super::check::{Candidate, QuotaAdmissionError, QuotaUsage, check};
 use super::pods::quality;
 use super::usage::{Amounts, usage, used_by};
 
@@ -45,7 +45,7 @@ fn checked(
     kind: (&str, &str),
     object: &Value,
     old: Option<&Value>,
-) -> Result<Vec<Reservation>, QuotaRefusal> {
+) -> Result<Vec<QuotaUsage>, QuotaAdmissionError> {
     check(quotas, Candidate { kind, object, old }, now())
 }
 
@@ -55,9 +55,9 @@ fn refusal(quotas: &[Arc<Value>], kind: (&str, &str), object: &Value) -> String 
 
 /// What the one quota is to say that limits an object.
 fn reserved(quotas: &[Arc<Value>], kind: (&str, &str), object: &Value, old: Option<&Value>) -> Value {
-    let reservations = checked(quotas, kind, object, old).unwrap();
-    assert!(reservations.len() < 2, "{reservations:?}");
-    reservations.first().map_or(Value::Null, |one| printed(&one.used))
+    let usages = checked(quotas, kind, object, old).unwrap();
+    assert!(usages.len() < 2, "{usages:?}");
+    usages.first().map_or(Value::Null, |one| printed(&one.used))
 }
 
 #[test]

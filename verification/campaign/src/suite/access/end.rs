@@ -6,7 +6,7 @@ use coppice_sim::run::RunRecord;
 use coppice_sim::target::TargetServer;
 use serde_json::{Value, json};
 
-use super::oracle::world;
+use super::oracle::recorded_state;
 use crate::oracle::EndState;
 
 /// How many credentials are valid.
@@ -23,8 +23,8 @@ pub(super) fn end_state(record: &RunRecord<'_>) -> EndState {
         );
         objects.insert(format!("access {}/{}", change.namespace(), change.name()), masked);
     }
-    let world = world::play(record, |_| {});
-    let valid = world.tokens.iter().filter(|token| world.is_valid(token)).count();
+    let state = recorded_state::replay(record, |_| {});
+    let valid = state.tokens.iter().filter(|token| state.is_valid(token)).count();
     objects.insert(VALID.to_owned(), json!(valid));
     EndState { objects, effects: BTreeMap::new() }
 }

@@ -1,9 +1,9 @@
 //! Judges credentials by what the two API servers had, instant by instant. Uses neither the crate that decides about credentials nor its
 //! types.
 
+pub(super) mod recorded_state;
 mod rights;
 pub mod rule;
-pub(super) mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use coppice_sim::target::IssuedToken;
 use coppice_sim::trace::Actor;
 use serde_json::Value;
 
+use self::recorded_state::{RecordedState, intent_of, owner_of, owner_of_token};
 use self::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, VALID};
-use self::world::{World, intent_of, owner_of, owner_of_token};
 use crate::oracle::rule::INTENT_FIRST;
 use crate::oracle::{DestructiveStep, Findings, History, Rule, since};
 
@@ -44,12 +44,12 @@ pub(super) fn check(
             wrong.entry((rule.0, what)).or_insert((rule, at));
         }
     };
-    let last = world::play(record, |world| {
-        let at = since(record.began, world.now);
-        note(VALID, at, invalid(world));
-        note(OUTLIVES, at, left(record, world, (&at_home, &in_target)));
-        note(CREDENTIAL_RIGHTS, at, rights::beyond(world, &in_target, false));
-        note(ONE_CREDENTIAL, at, too_many(world));
+    let last = recorded_state::replay(record, |state| {
+        let at = since(record.began, state.now);
+        note(VALID, at, invalid(state));
+        note(OUTLIVES, at, left(record, state, (&at_home, &in_target)));
+        note(CREDENTIAL_RIGHTS, at, rights::beyond(state, &in_target, false));
+        note(ONE_CREDENTIAL, at, too_many(state));
     });
     note(CREDENTIAL_RIGHTS, record.lasted, rights::beyond(&last, &in_target, true));
     note(ONE_CREDENTIAL, record.lasted, besides(&last));
@@ -76,11 +76,11 @@ fn is_late(requests: &Requests, change: &Change) -> bool {
 }
 
 /// Secrets that hold no valid credential, or are not there though a credential was written.
-fn invalid(world: &World<'_>) -> Vec<String> {
+fn invalid(state: &RecordedState<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for (uid, access) in world.kept() {
-        match token_of(world, uid) {
-            Some(token) if world.tokens.iter().any(|one| one.token == token && world.is_valid(one)) => {}
+    for (uid, access) in state.kept() {
+        match token_of(state, uid) {
+            Some(token) if state.tokens.iter().any(|one| one.token == token && state.is_valid(one)) => {}
             Some(token) => found.push(format!("the Secret holds {token:?}, which the target does not take")),
             None if access["status"]["credential"].is_string() => {
                 found.push("there is no Secret with the credential".to_owned());
@@ -92,8 +92,8 @@ fn invalid(world: &World<'_>) -> Vec<String> {
 }
 
 /// The token in the Secret of a `ClusterAccess`, empty if none can be read there; none if there is no Secret.
-fn token_of(world: &World<'_>, uid: &str) -> Option<String> {
-    let mut secrets = world.outputs.values().filter_map(|change| change.after.as_deref());
+fn token_of(state: &RecordedState<'_>, uid: &str) -> Option<String> {
+    let mut secrets = state.outputs.values().filter_map(|change| change.after.as_deref());
     let secret = secrets.find(|secret| owner_of(secret) == Some(uid))?;
     Some(token_in(secret).unwrap_or_default())
 }
@@ -109,24 +109,24 @@ fn token_in(secret: &Value) -> Option<String> {
 /// What is left of each `ClusterAccess` that is gone.
 fn left(
     record: &RunRecord<'_>,
-    world: &World<'_>,
+    state: &RecordedState<'_>,
     (at_home, in_target): (&Requests, &Requests),
 ) -> Vec<String> {
-    let is_gone = |uid: &str| !world.accesses.contains_key(uid);
-    let of_gone = world.tokens.iter().filter(|token| is_gone(owner_of_token(token)));
-    let valid = of_gone.filter(|token| world.is_valid(token));
+    let is_gone = |uid: &str| !state.accesses.contains_key(uid);
+    let of_gone = state.tokens.iter().filter(|token| is_gone(owner_of_token(token)));
+    let valid = of_gone.filter(|token| state.is_valid(token));
     let mut found: Vec<String> = valid.map(|token| format!("{} is valid", token.token)).collect();
     // What was on its way when it went arrives after that.
     let was_left = |change: &Change, requests: &Requests| {
         let owner = change.after.as_deref().and_then(owner_of);
-        let Some(gone) = owner.and_then(|uid| world.gone.get(uid)) else { return false };
+        let Some(gone) = owner.and_then(|uid| state.gone.get(uid)) else { return false };
         let gone = since(record.began, *gone);
         let on_its_way =
             requests.get(&change.revision).is_some_and(|(sent, at)| *sent <= gone && gone <= *at);
         !on_its_way
     };
-    let of_target = world.target.values().filter(|change| was_left(change, in_target));
-    let outputs = world.outputs.values().filter(|change| was_left(change, at_home));
+    let of_target = state.target.values().filter(|change| was_left(change, in_target));
+    let outputs = state.outputs.values().filter(|change| was_left(change, at_home));
     found.extend(
         of_target
             .chain(outputs)
@@ -136,9 +136,9 @@ fn left(
 }
 
 /// Intents of which more than one credential is valid.
-fn too_many(world: &World<'_>) -> Vec<String> {
+fn too_many(state: &RecordedState<'_>) -> Vec<String> {
     let mut requests: BTreeMap<&str, BTreeSet<(Actor, Duration)>> = BTreeMap::new();
-    for token in world.tokens.iter().filter(|token| world.is_valid(token)) {
+    for token in state.tokens.iter().filter(|token| state.is_valid(token)) {
         requests.entry(intent_of(token)).or_default().insert(token.request);
     }
     let many = requests.into_iter().filter(|(_, requests)| requests.len() > 1);
@@ -146,14 +146,14 @@ fn too_many(world: &World<'_>) -> Vec<String> {
 }
 
 /// Credentials that are valid besides those in Secrets. A request that arrived twice has issued one.
-fn besides(world: &World<'_>) -> Vec<String> {
+fn besides(state: &RecordedState<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for (uid, _) in world.kept() {
-        let held = token_of(world, uid);
-        let held = world.tokens.iter().find(|token| Some(&token.token) == held.as_ref());
+    for (uid, _) in state.kept() {
+        let held = token_of(state, uid);
+        let held = state.tokens.iter().find(|token| Some(&token.token) == held.as_ref());
         let is_other = |token: &IssuedToken| held.is_none_or(|held| held.request != token.request);
-        let tokens = world.tokens.iter().filter(|token| owner_of_token(token) == uid);
-        let others = tokens.filter(|token| world.is_valid(token) && is_other(token));
+        let tokens = state.tokens.iter().filter(|token| owner_of_token(token) == uid);
+        let others = tokens.filter(|token| state.is_valid(token) && is_other(token));
         found.extend(others.map(|token| format!("{} is valid, and not in the Secret", token.token)));
     }
     found

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::world::{World, account_of};
+use super::recorded_state::{RecordedState, account_of};
 use super::{Requests, is_late};
 
 /// Namespace (empty for all), verb, group, resource, and name (empty for any).
@@ -12,16 +12,16 @@ type Right = [String; 5];
 
 /// What is permitted now beyond what may be, of each `ClusterAccess` that is there, in words. `last`: no more may be than its spec asks
 /// for; else also what it asked for since the generation that status says is applied.
-pub(super) fn beyond(world: &World<'_>, requests: &Requests, last: bool) -> Vec<String> {
+pub(super) fn beyond(state: &RecordedState<'_>, requests: &Requests, last: bool) -> Vec<String> {
     let mut found = Vec::new();
-    for (uid, access) in &world.accesses {
+    for (uid, access) in &state.accesses {
         let generation = access["metadata"]["generation"].as_i64().unwrap_or(1);
         let applied = access["status"]["observedGeneration"].as_i64().unwrap_or(1);
         let from = if last { generation } else { applied };
         let none = BTreeMap::new();
-        let asked = world.asked.get(uid).unwrap_or(&none);
+        let asked = state.asked.get(uid).unwrap_or(&none);
         let may: BTreeSet<Right> = asked.range(from..).flat_map(|(_, rights)| of_spec(rights)).collect();
-        for right in permitted(world, uid, requests) {
+        for right in permitted(state, uid, requests) {
             if !may.contains(&right) {
                 let [namespace, verb, group, resource, name] = right;
                 found.push(format!("{verb} {resource}.{group} {name} in {namespace:?} is permitted"));
@@ -40,9 +40,9 @@ fn of_spec(rights: &Value) -> BTreeSet<Right> {
 }
 
 /// What the target permits the account of a `ClusterAccess`.
-fn permitted(world: &World<'_>, uid: &str, requests: &Requests) -> BTreeSet<Right> {
+fn permitted(state: &RecordedState<'_>, uid: &str, requests: &Requests) -> BTreeSet<Right> {
     let (account, mut all) = (account_of(uid), BTreeSet::new());
-    for ((plural, namespace, _), change) in &world.target {
+    for ((plural, namespace, _), change) in &state.target {
         let Some(binding) = change.after.as_deref() else { continue };
         let is_subject = |subject: &Value| {
             subject["kind"] == "ServiceAccount"
@@ -58,8 +58,8 @@ fn permitted(world: &World<'_>, uid: &str, requests: &Requests) -> BTreeSet<Righ
         }
         let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
         let role = match binding["roleRef"]["kind"].as_str() {
-            Some("Role") => world.target.get(&("roles", *namespace, name)),
-            _ => world.target.get(&("clusterroles", "", name)),
+            Some("Role") => state.target.get(&("roles", *namespace, name)),
+            _ => state.target.get(&("clusterroles", "", name)),
         };
         if let Some(role) = role.filter(|role| !is_late(requests, role))
             && let Some(object) = role.after.as_deref()

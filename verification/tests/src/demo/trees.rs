@@ -1,4 +1,4 @@
-//! The third act: a team grows a tree of namespaces inside one quota, reaches a limit, and gets quota from elsewhere in the tree,
+//! A team grows a tree of namespaces inside one quota, reaches a limit, and gets quota from elsewhere in the tree,
 //! though the program of trees is killed on the way; then a namespace expires, and its quota returns.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
@@ -51,24 +51,26 @@ const TRANSFER: &[&str] = &[
 
 /// Whether every outcome was seen.
 pub(super) async fn run(cluster: &Cluster, screen: &Screen) -> anyhow::Result<bool> {
-    println!("\nThird act: a team grows a tree of namespaces inside one quota, {PODS} pods.\n");
+    println!("\nTrees: a team grows a tree of namespaces inside one quota, {PODS} pods.\n");
     cluster.install_trees().await?;
     let trees = cluster.trees().await?;
     cluster.apply(TREE).await?;
     let client = cluster.client().await?;
     let table = Table::new(screen, ROOT);
     let (kubeconfig, screen) = (cluster.kubeconfig(), screen.clone());
-    let mut act = Act { cluster, client, kubeconfig, screen, table, trees };
-    match act.play().await {
+    let mut demonstration = Demonstration { cluster, client, kubeconfig, screen, table, trees };
+    match demonstration.show().await {
         Ok(()) => Ok(true),
         Err(missed) => {
-            act.screen.say(&format!("\nNOT SEEN  {missed:#}\n{}", act.trees.last_lines()));
+            demonstration
+                .screen
+                .say(&format!("\nNOT SEEN  {missed:#}\n{}", demonstration.trees.last_lines()));
             Ok(false)
         }
     }
 }
 
-struct Act<'a> {
+struct Demonstration<'a> {
     cluster: &'a Cluster,
     client: Client,
     kubeconfig: PathBuf,
@@ -77,8 +79,8 @@ struct Act<'a> {
     trees: Operator,
 }
 
-impl Act<'_> {
-    async fn play(&mut self) -> anyhow::Result<()> {
+impl Demonstration<'_> {
+    async fn show(&mut self) -> anyhow::Result<()> {
         self.grows().await?;
         self.reaches_its_limit().await?;
         self.gets_more().await?;
@@ -90,8 +92,8 @@ impl Act<'_> {
     }
 
     async fn grows(&mut self) -> anyhow::Result<()> {
-        self.until("the tree is set up", async |act| {
-            let tree = Api::<NamespaceTree>::all(act.client.clone()).get(ROOT).await?;
+        self.until("the tree is set up", async |demonstration| {
+            let tree = Api::<NamespaceTree>::all(demonstration.client.clone()).get(ROOT).await?;
             let status = tree.status.unwrap_or_default();
             let ready = condition::find(&status.conditions, READY);
             Ok(ready.is_some_and(|ready| ready.status == "True").then_some(()))
@@ -129,7 +131,9 @@ impl Act<'_> {
     /// Quota moves from another branch, though the program is killed.
     async fn gets_more(&mut self) -> anyhow::Result<()> {
         self.coppice(TRANSFER).await?;
-        let phase = self.until("the transfer is looked at", async |act| Ok(act.transfer().await?)).await?;
+        let phase = self
+            .until("the transfer is looked at", async |demonstration| Ok(demonstration.transfer().await?))
+            .await?;
         self.trees.kill().await?;
         self.table.row("-", "killed", &format!("coppice-trees, when the transfer is {}", phase.as_str()));
         let own = self.sum_of_own().await?;
@@ -140,8 +144,8 @@ impl Act<'_> {
         self.table.row("-", "as expected", &holds);
         self.trees = self.cluster.trees().await?;
         self.table.row("-", "started", "coppice-trees again: it goes on where the other one was");
-        self.until("the transfer is completed", async |act| {
-            Ok(act.transfer().await?.filter(|phase| *phase == TransferPhase::Completed))
+        self.until("the transfer is completed", async |demonstration| {
+            Ok(demonstration.transfer().await?.filter(|phase| *phase == TransferPhase::Completed))
         })
         .await?;
         self.own(&[(ROOT, 2), ("shop-web", 5), ("shop-api", 4), (LEAF, 1)]).await?;
@@ -153,10 +157,11 @@ impl Act<'_> {
 
     async fn expires(&mut self) -> anyhow::Result<()> {
         self.cluster.apply(EXPIRES).await?;
-        self.until("shop-web-test goes, with its Subnamespace", async |act| {
-            let namespace = Api::<Namespace>::all(act.client.clone()).get_opt(LEAF).await?;
-            let object =
-                Api::<Subnamespace>::namespaced(act.client.clone(), "shop-web").get_opt(LEAF).await?;
+        self.until("shop-web-test goes, with its Subnamespace", async |demonstration| {
+            let namespace = Api::<Namespace>::all(demonstration.client.clone()).get_opt(LEAF).await?;
+            let object = Api::<Subnamespace>::namespaced(demonstration.client.clone(), "shop-web")
+                .get_opt(LEAF)
+                .await?;
             Ok((namespace.is_none() && object.is_none()).then_some(()))
         })
         .await?;
@@ -192,8 +197,8 @@ impl Act<'_> {
     async fn own(&mut self, expected: &[(&str, i64)]) -> anyhow::Result<()> {
         for (namespace, pods) in expected {
             let is = format!("{namespace} is limited to {pods} pods");
-            self.until(&is, async |act| {
-                let quotas = Api::<ResourceQuota>::namespaced(act.client.clone(), namespace);
+            self.until(&is, async |demonstration| {
+                let quotas = Api::<ResourceQuota>::namespaced(demonstration.client.clone(), namespace);
                 let quota = quotas.get_opt(TREE_QUOTA_NAME).await?.with_context(|| is.clone())?;
                 Ok((limit(&quota) == *pods).then_some(()))
             })
@@ -211,8 +216,8 @@ impl Act<'_> {
 
     /// Creates a pod, as soon as its namespace has its service account.
     async fn starts(&mut self, number: u32) -> anyhow::Result<()> {
-        self.until(&format!("shop-web: pod {number} starts"), async |act| {
-            match act.pod(number).await {
+        self.until(&format!("shop-web: pod {number} starts"), async |demonstration| {
+            match demonstration.pod(number).await {
                 Ok(()) => Ok(Some(())),
                 // The quota may be a moment old, and the service account not there yet.
                 Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),

@@ -1,4 +1,4 @@
-//! The second act: namespaces as of a CI system under cluster managers. One is superseded; then ten are under one cluster manager, which
+//! Namespaces as of a CI system under cluster managers. One is superseded; then ten are under one cluster manager, which
 //! first observes and then enforces.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
@@ -189,17 +189,17 @@ pub(super) async fn run(
     stand_ins: &StandIns,
     screen: &Screen,
 ) -> anyhow::Result<bool> {
-    println!("\nSecond act: a platform team governs namespaces by ClusterNamespaceManagers.\n");
+    println!("\nCluster managers: a platform team governs namespaces by ClusterNamespaceManagers.\n");
     if !superseded::run(&cluster.kubeconfig(), operator, stand_ins, superseded::NOTICE, screen).await? {
         return Ok(false);
     }
-    println!("Second scene: {} namespaces are governed by one ClusterNamespaceManager.", Case::ALL.len());
+    println!("Then {} namespaces are governed by one ClusterNamespaceManager.", Case::ALL.len());
     println!("  It observes first: nothing is done, and the manager counts what it would have done.\n");
     for pod in Case::ALL.iter().filter_map(|case| case.pod()) {
         apply_until_taken(cluster, &pod).await?;
     }
     cluster.apply(&MANAGER.replace("TTL", TTL)).await?;
-    let mut act = Act {
+    let mut demonstration = Demonstration {
         client: cluster.client().await?,
         table: Table::new(screen, "ci-"),
         deadline: Instant::now() + TIMEOUT,
@@ -207,18 +207,18 @@ pub(super) async fn run(
         open: Case::ALL.to_vec(),
         first: None,
     };
-    if !act.observe().await? || !act.enforce().await? {
+    if !demonstration.observe().await? || !demonstration.enforce().await? {
         return Ok(false);
     }
-    act.follow(|act| act.open.is_empty()).await?;
+    demonstration.follow(|demonstration| demonstration.open.is_empty()).await?;
     println!();
-    for case in &act.open {
+    for case in &demonstration.open {
         println!("NOT SEEN  {}: {}", case.namespace(), case.expected());
     }
-    Ok(act.open.is_empty())
+    Ok(demonstration.open.is_empty())
 }
 
-struct Act {
+struct Demonstration {
     client: Client,
     table: Table,
     deadline: Instant,
@@ -230,14 +230,14 @@ struct Act {
     first: Option<String>,
 }
 
-impl Act {
+impl Demonstration {
     /// Until the manager counts what is due, and everything was there before.
     async fn observe(&mut self) -> anyhow::Result<bool> {
         self.first = self.namespace(Case::Recreated).await?.and_then(|namespace| namespace.uid());
         let counted = self
-            .until(async |act| {
-                let status = act.manager().await?.status.unwrap_or_default();
-                Ok(status.enforce.due == DUE && act.age().await? > THERE_BEFORE)
+            .until(async |demonstration| {
+                let status = demonstration.manager().await?.status.unwrap_or_default();
+                Ok(status.enforce.due == DUE && demonstration.age().await? > THERE_BEFORE)
             })
             .await?;
         if !counted {
@@ -261,8 +261,8 @@ impl Act {
         self.patch(json!({"mode": Mode::Enforce})).await?;
         self.table.row("-", "switched to Enforce", &format!("the budget is {} step an hour", NEWLY_DUE - 1));
         let asked = self
-            .until(async |act| {
-                let status = act.manager().await?.status.unwrap_or_default();
+            .until(async |demonstration| {
+                let status = demonstration.manager().await?.status.unwrap_or_default();
                 let approved = condition::find(&status.conditions, APPROVED);
                 Ok(approved.is_some_and(|approved| approved.reason == Reason::ApprovalNeeded.as_str()))
             })

@@ -1,4 +1,4 @@
-//! The fourth act: a team gets a credential for another cluster, with rights of its own. That cluster refuses what is not among them; the
+//! A team gets a credential for another cluster, with rights of its own. That cluster refuses what is not among them; the
 //! credential is rotated, and revoked in the end.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
@@ -34,7 +34,7 @@ const IN_TARGET: [&str; 4] = ["secret", "serviceaccount", "role", "rolebinding"]
 /// Whether every outcome was seen.
 pub(super) async fn run(cluster: &Cluster, screen: &Screen) -> anyhow::Result<bool> {
     println!(
-        "\nFourth act: a team gets a credential for another cluster, which issues, rotates and revokes it.\n"
+        "\nAccess: a team gets a credential for another cluster, which issues, rotates and revokes it.\n"
     );
     let Cluster::Plane(here) = cluster else {
         println!("It is left out: the API server in memory neither issues tokens nor enforces rights.\n");
@@ -53,7 +53,7 @@ pub(super) async fn run(cluster: &Cluster, screen: &Screen) -> anyhow::Result<bo
     println!(
         "  installed deploy/access.yaml; coppice-access runs as its service account, with its own rights\n"
     );
-    let seen = match play(here, &there, screen).await {
+    let seen = match show(here, &there, screen).await {
         Ok(()) => true,
         Err(missed) => {
             screen.say(&format!("\nNOT SEEN  {missed:#}\n{}", program.last_lines()));
@@ -78,15 +78,15 @@ async fn program(here: &TestCluster) -> anyhow::Result<Program> {
 ///
 /// # Errors
 /// If an outcome is not seen.
-pub async fn play(here: &TestCluster, there: &TestCluster, screen: &Screen) -> anyhow::Result<()> {
-    let act = Act::prepare(here, there, screen).await?;
-    let (access, first) = act.is_issued().await?;
-    act.is_refused(&first).await?;
-    let last = act.is_rotated(&access, &first).await?;
-    act.is_revoked(&access, &last).await
+pub async fn show(here: &TestCluster, there: &TestCluster, screen: &Screen) -> anyhow::Result<()> {
+    let demonstration = Demonstration::prepare(here, there, screen).await?;
+    let (access, first) = demonstration.is_issued().await?;
+    demonstration.is_refused(&first).await?;
+    let last = demonstration.is_rotated(&access, &first).await?;
+    demonstration.is_revoked(&access, &last).await
 }
 
-struct Act {
+struct Demonstration {
     here: Requests,
     there: Requests,
     /// Where kubeconfigs are written to.
@@ -95,7 +95,7 @@ struct Act {
     table: Table,
 }
 
-impl Act {
+impl Demonstration {
     async fn prepare(here: &TestCluster, there: &TestCluster, screen: &Screen) -> anyhow::Result<Self> {
         let account = std::fs::read_to_string(repository().join("examples/access/target.yaml"))?;
         there.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &account).await?;

@@ -14,7 +14,7 @@ const LABEL: &str = "coppice.dev/access";
 const PREFIX: &str = "coppice-";
 
 /// What there is at an instant.
-pub(in crate::suite::access) struct World<'a> {
+pub(in crate::suite::access) struct RecordedState<'a> {
     /// The instant.
     pub(super) now: Timestamp,
     /// The `ClusterAccess`es that are there, by uid.
@@ -40,14 +40,14 @@ enum Event<'a> {
     Expired,
 }
 
-/// Plays what happened in both clusters, and shows what there is after each instant. What there is in the end.
-pub(in crate::suite::access) fn play<'a>(
+/// Replays what happened in both clusters, and shows what there is after each instant. What there is in the end.
+pub(in crate::suite::access) fn replay<'a>(
     record: &'a RunRecord<'_>,
-    mut show: impl FnMut(&World<'a>),
-) -> World<'a> {
+    mut show: impl FnMut(&RecordedState<'a>),
+) -> RecordedState<'a> {
     let lasted = SignedDuration::try_from(record.lasted).unwrap_or(SignedDuration::MAX);
     let end = record.began.saturating_add(lasted).unwrap_or(Timestamp::MAX);
-    let mut world = World {
+    let mut state = RecordedState {
         now: record.began,
         accesses: BTreeMap::new(),
         asked: BTreeMap::new(),
@@ -57,14 +57,14 @@ pub(in crate::suite::access) fn play<'a>(
         tokens: Vec::new(),
     };
     for (now, events) in events(record, end) {
-        world.now = now;
+        state.now = now;
         for event in events {
-            world.take(event);
+            state.take(event);
         }
-        show(&world);
+        show(&state);
     }
-    world.now = end;
-    world
+    state.now = end;
+    state
 }
 
 /// What happened, by instant.
@@ -92,7 +92,7 @@ fn events<'a>(record: &'a RunRecord<'_>, end: Timestamp) -> BTreeMap<Timestamp, 
     events
 }
 
-impl<'a> World<'a> {
+impl<'a> RecordedState<'a> {
     fn take(&mut self, event: Event<'a>) {
         match event {
             Event::Access(change) => {

@@ -1,12 +1,12 @@
-//! The way of a transfer through its tree. Pure.
+//! The route of a transfer through its tree. Pure.
 
 use coppice_api::names::LABEL_DEPTH_SUFFIX;
 use k8s_openapi::api::core::v1::Namespace;
 use thiserror::Error;
 
-/// Why there is no way for a transfer. The message says what to do.
+/// Why there is no route for a transfer. The message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum NoWay {
+pub(crate) enum NoRoute {
     #[error("namespace {0} is both the source and the target: name another one with --to")]
     Itself(String),
     #[error(
@@ -44,19 +44,19 @@ pub(crate) enum NoWay {
 }
 
 /// The names from the root of its tree down to a namespace, by its labels, which Coppice alone writes.
-pub(crate) fn path(namespace: &Namespace) -> Result<Vec<String>, NoWay> {
+pub(crate) fn path(namespace: &Namespace) -> Result<Vec<String>, NoRoute> {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let labels = namespace.metadata.labels.iter().flatten();
     let above = labels.filter_map(|(key, depth)| Some((depth, key.strip_suffix(LABEL_DEPTH_SUFFIX)?)));
     let above: Vec<_> = above.collect();
     if above.is_empty() {
-        return Err(NoWay::Outside(name.to_owned()));
+        return Err(NoRoute::Outside(name.to_owned()));
     }
     // How far the namespace is below each of them: every number from that of the root down to 0.
     let at = |depth: usize| above.iter().find(|(at, _)| **at == depth.to_string()).map(|(_, name)| *name);
     let names: Option<Vec<_>> = (0..above.len()).rev().map(at).collect();
     let names = names.filter(|names| names.last() == Some(&name));
-    let names = names.ok_or_else(|| NoWay::Unclear(name.to_owned()))?;
+    let names = names.ok_or_else(|| NoRoute::Unclear(name.to_owned()))?;
     Ok(names.into_iter().map(str::to_owned).collect())
 }
 
@@ -69,9 +69,9 @@ pub(super) enum Target {
     Unreadable(String),
 }
 
-/// The way of a transfer.
+/// The route of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// The namespaces from the source up to the one where it turns.
     up: Vec<String>,
     /// Those from there down to the target; none if they are not known.
@@ -79,16 +79,16 @@ pub(crate) struct Way {
     to: String,
 }
 
-impl Way {
+impl Route {
     /// To the namespace right above.
-    pub(crate) fn to_parent(source: &[String]) -> Result<Self, NoWay> {
+    pub(crate) fn to_parent(source: &[String]) -> Result<Self, NoRoute> {
         match source {
             [.., parent, name] => Ok(Self {
                 up: vec![name.clone(), parent.clone()],
                 down: Some(Vec::new()),
                 to: parent.clone(),
             }),
-            _ => Err(NoWay::Root(source.last().cloned().unwrap_or_default())),
+            _ => Err(NoRoute::Root(source.last().cloned().unwrap_or_default())),
         }
     }
 
@@ -97,10 +97,10 @@ impl Way {
         source: &[String],
         to: &str,
         through: Option<&str>,
-    ) -> Option<Result<Self, NoWay>> {
+    ) -> Option<Result<Self, NoRoute>> {
         let at = source.iter().position(|name| name == to)?;
         if at + 1 == source.len() {
-            return Some(Err(NoWay::Itself(to.to_owned())));
+            return Some(Err(NoRoute::Itself(to.to_owned())));
         }
         Some(Self::turning(source, at + 1, to, Some(Vec::new())).through_nearest(through))
     }
@@ -111,7 +111,7 @@ impl Way {
         to: &str,
         target: &Target,
         named: Option<&str>,
-    ) -> Result<Self, NoWay> {
+    ) -> Result<Self, NoRoute> {
         let namespace = || source.last().cloned().unwrap_or_default();
         let known = || source.iter().rev().cloned().collect();
         match (target, named) {
@@ -120,19 +120,24 @@ impl Way {
                 if common == 0 {
                     let root = |path: &[String]| path.first().cloned().unwrap_or_default();
                     let (root, other) = (root(source), root(path));
-                    return Err(NoWay::OtherTree { namespace: namespace(), root, to: to.to_owned(), other });
+                    return Err(NoRoute::OtherTree {
+                        namespace: namespace(),
+                        root,
+                        to: to.to_owned(),
+                        other,
+                    });
                 }
                 Self::turning(source, common, to, Some(path[common..].to_vec())).through_nearest(named)
             }
             (Target::Unreadable(_), Some(through)) => match source.iter().position(|name| name == through) {
                 Some(at) => Ok(Self::turning(source, at + 1, to, None)),
-                None => Err(NoWay::NotAbove {
+                None => Err(NoRoute::NotAbove {
                     namespace: namespace(),
                     through: through.to_owned(),
                     known: known(),
                 }),
             },
-            (Target::Unreadable(why), None) => Err(NoWay::Unreadable {
+            (Target::Unreadable(why), None) => Err(NoRoute::Unreadable {
                 namespace: namespace(),
                 to: to.to_owned(),
                 why: why.clone(),
@@ -146,10 +151,10 @@ impl Way {
         Self { up, down, to: to.to_owned() }
     }
 
-    fn through_nearest(self, named: Option<&str>) -> Result<Self, NoWay> {
+    fn through_nearest(self, named: Option<&str>) -> Result<Self, NoRoute> {
         match named.filter(|named| *named != self.through()) {
             None => Ok(self),
-            Some(named) => Err(NoWay::NotNearest {
+            Some(named) => Err(NoRoute::NotNearest {
                 namespace: self.source().to_owned(),
                 through: named.to_owned(),
                 nearest: self.through().to_owned(),
@@ -225,12 +230,12 @@ mod tests {
         let web = [("shop", "2"), ("shop-web-x", "0"), ("shop-web", "1")];
         assert_eq!(path(&namespace("shop-web-x", &web)), Ok(names("shop/shop-web/shop-web-x")));
         assert_eq!(path(&namespace("shop", &[("shop", "0")])), Ok(names("shop")));
-        assert_eq!(path(&namespace("a", &[])), Err(NoWay::Outside("a".to_owned())));
+        assert_eq!(path(&namespace("a", &[])), Err(NoRoute::Outside("a".to_owned())));
         // One is missing, one is there twice, and the last is not the namespace itself.
         for wrong in
             [&[("shop", "2"), ("a", "0")][..], &[("shop", "0"), ("a", "0")], &[("shop", "1"), ("b", "0")]]
         {
-            assert_eq!(path(&namespace("a", wrong)), Err(NoWay::Unclear("a".to_owned())), "{wrong:?}");
+            assert_eq!(path(&namespace("a", wrong)), Err(NoRoute::Unclear("a".to_owned())), "{wrong:?}");
         }
     }
 
@@ -239,23 +244,23 @@ mod tests {
         let source = names("shop/web/web-x");
         let find = |to: &str| {
             let last = names(to).last().cloned().unwrap();
-            Way::find(&source, &last, &Target::Path(names(to)), None).unwrap()
+            Route::find(&source, &last, &Target::Path(names(to)), None).unwrap()
         };
-        for (to, through, way, approved) in [
+        for (to, through, route, approved) in [
             ("shop/web/web-y", "web", "web-x, web, web-y", true),
             ("shop/api/api-x", "shop", "web-x, web, shop, api, api-x", true),
             ("shop/web/web-x/deep/er", "web-x", "web-x, deep, er", false),
         ] {
             let found = find(to);
             assert_eq!((found.source(), found.through()), ("web-x", through), "{to}");
-            assert_eq!((found.names().as_str(), found.needs_approval()), (way, approved), "{to}");
+            assert_eq!((found.names().as_str(), found.needs_approval()), (route, approved), "{to}");
         }
-        let up = Way::to_ancestor(&source, "shop", None).unwrap().unwrap();
+        let up = Route::to_ancestor(&source, "shop", None).unwrap().unwrap();
         assert_eq!((up.through(), up.needs_approval()), ("shop", false));
         assert_eq!(up.names(), "web-x, web, shop");
-        assert_eq!(Way::to_ancestor(&source, "api", None), None);
-        assert_eq!(Way::to_ancestor(&source, "web", None).unwrap(), Way::to_parent(&source));
-        let root = Way::to_parent(&names("shop")).unwrap_err().to_string();
+        assert_eq!(Route::to_ancestor(&source, "api", None), None);
+        assert_eq!(Route::to_ancestor(&source, "web", None).unwrap(), Route::to_parent(&source));
+        let root = Route::to_parent(&names("shop")).unwrap_err().to_string();
         assert!(
             root.starts_with("namespace shop is the root of its tree") && root.contains("NamespaceTree"),
             "{root}"
@@ -265,15 +270,15 @@ mod tests {
     #[test]
     fn a_target_that_cannot_be_read_needs_the_namespace_where_the_way_turns() {
         let (source, hidden) = (names("shop/web"), Target::Unreadable("not you".to_owned()));
-        let way = Way::find(&source, "api", &hidden, Some("shop")).unwrap();
-        assert_eq!((way.through(), way.needs_approval()), ("shop", true));
+        let route = Route::find(&source, "api", &hidden, Some("shop")).unwrap();
+        assert_eq!((route.through(), route.needs_approval()), ("shop", true));
         assert_eq!(
-            way.names(),
+            route.names(),
             "web, shop, and from there to api (which namespaces are between is not known)"
         );
-        assert!(!Way::find(&source, "web-x", &hidden, Some("web")).unwrap().needs_approval());
+        assert!(!Route::find(&source, "web-x", &hidden, Some("web")).unwrap().needs_approval());
         let error =
-            |target: &Target, named| Way::find(&source, "api", target, named).unwrap_err().to_string();
+            |target: &Target, named| Route::find(&source, "api", target, named).unwrap_err().to_string();
         assert_eq!(
             error(&hidden, None),
             "namespace api cannot be read (not you): name the nearest namespace that web and api both are or are below of: --through \
