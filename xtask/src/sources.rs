@@ -44,7 +44,7 @@ const fn ban(text: &'static str, location: Where, why: &'static str) -> Ban {
     Ban { text, location, why }
 }
 
-const BANS: [Ban; 23] = [
+const BANS: [Ban; 24] = [
     ban("any_semantic", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("ListSemantic::Any", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("resourceVersion=0", Where::Rust, "a list at resource version 0 may go back in time"),
@@ -65,6 +65,7 @@ const BANS: [Ban; 23] = [
         Where::Rust,
         "replicas of other runs share the process of a simulation: what waits belongs to its replica",
     ),
+    ban("Result<Result<", Where::Rust, "an error is one enum that says what happened"),
     ban("thread::sleep", Where::Rust, "wait for a condition, not for a time"),
     ban("tokio::time::sleep", Where::Tests, "wait for a condition, not for a time"),
     ban("/work/", Where::Paths, "a path of somebody's machine"),

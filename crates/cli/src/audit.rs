@@ -8,7 +8,7 @@ mod lines;
 mod ours;
 pub(crate) mod policy;
 
-pub(crate) use event::events;
+pub(crate) use event::{Event, events};
 pub(crate) use finding::{Counts, Finding, Verdict};
 pub(crate) use judge::{Filter, Judge, Judgment};
 pub(crate) use lines::{Line, Lines};

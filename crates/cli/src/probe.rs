@@ -222,10 +222,10 @@ pub(crate) struct ProbeReport {
 
 impl ProbeReport {
     /// Adds a step that was done, or why it was not.
-    pub(crate) fn add(&mut self, step: Step, seconds: f64, done: &Result<String, String>) {
+    pub(crate) fn add(&mut self, step: Step, seconds: f64, done: &anyhow::Result<String>) {
         let (ok, message) = match done {
             Ok(message) => (true, message.clone()),
-            Err(message) => (false, message.clone()),
+            Err(error) => (false, format!("{error:#}")),
         };
         let advice = (!ok).then(|| step.advice());
         self.steps.push(StepResult { step, ok, seconds, message, advice });
@@ -292,7 +292,7 @@ mod tests {
         assert!(!report.ok);
         report.add(Step::Revoked, 0.1, &Ok("not valid".to_owned()));
         assert!(report.ok);
-        report.add(Step::Revoked, 0.1, &Err("valid".to_owned()));
+        report.add(Step::Revoked, 0.1, &Err(anyhow::anyhow!("valid")));
         let last = report.steps.last().unwrap();
         assert!(!report.ok && last.advice.is_some_and(|advice| advice.contains("by hand")), "{last:?}");
     }

@@ -39,5 +39,5 @@ pub use digest::{DigestComparison, PolicyDigests, digest};
 pub use plan::{Observed, Plan, Steady, plan, steady};
 pub use settings::PlatformSettings;
 pub use valid_spec::{
-    InvalidPolicy, PolicyAction, PolicyCondition, TtlEnd, ValidPolicy, ValidSpec, ValidWebhook,
+    InvalidPolicy, PolicyAction, PolicyCondition, PolicyError, TtlEnd, ValidPolicy, ValidSpec, ValidWebhook,
 };

@@ -96,7 +96,30 @@ pub struct ValidWebhook {
 #[error("policy {policy:?}: {problem}")]
 pub struct InvalidPolicy {
     policy: String,
-    problem: &'static str,
+    problem: PolicyError,
+}
+
+/// What is wrong with a policy, and what to write instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// There is no condition, or more than one.
+    #[error("write exactly one condition in when: ttl or podsSucceed")]
+    Conditions,
+    /// A ttl is over at once.
+    #[error("when.ttl.after must be at least 1s")]
+    ZeroTtl,
+    /// A ttl has no end, or two.
+    #[error("write exactly one of after and until in when.ttl")]
+    TtlEnds,
+    /// A selector of pods has nothing in it.
+    #[error("an empty selector is not accepted: leave the selector out to select all pods")]
+    EmptyPodSelector,
+    /// There is no action, or more than one.
+    #[error("write exactly one action in then: delete, scaleDown or webhook")]
+    Actions,
+    /// A list of workloads has nothing in it.
+    #[error("selectors is empty: leave it out to scale down every Deployment and StatefulSet")]
+    EmptyWorkloadSelectors,
 }
 
 impl ValidSpec {
@@ -157,14 +180,14 @@ impl TryFrom<manager::Policy> for ValidPolicy {
 }
 
 impl TryFrom<Ttl> for TtlEnd {
-    type Error = &'static str;
+    type Error = PolicyError;
 
-    fn try_from(ttl: Ttl) -> Result<Self, &'static str> {
+    fn try_from(ttl: Ttl) -> Result<Self, PolicyError> {
         match (ttl.after, ttl.until) {
-            (Some(Duration::ZERO), None) => Err("when.ttl.after must be at least 1s"),
+            (Some(Duration::ZERO), None) => Err(PolicyError::ZeroTtl),
             (Some(after), None) => Ok(Self::After(after)),
             (None, Some(until)) => Ok(Self::Until(until)),
-            _ => Err("write exactly one of after and until in when.ttl"),
+            _ => Err(PolicyError::TtlEnds),
         }
     }
 }
@@ -179,29 +202,29 @@ impl From<TtlEnd> for Ttl {
     }
 }
 
-fn condition(when: When) -> Result<PolicyCondition, &'static str> {
+fn condition(when: When) -> Result<PolicyCondition, PolicyError> {
     match (when.ttl, when.pods_succeed) {
         (Some(ttl), None) => Ok(PolicyCondition::Ttl(TtlEnd::try_from(ttl)?)),
         (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
-            Err("an empty selector is not accepted: leave the selector out to select all pods")
+            Err(PolicyError::EmptyPodSelector)
         }
         (None, Some(pods)) => Ok(PolicyCondition::PodsSucceed(pods)),
-        _ => Err("write exactly one condition in when: ttl or podsSucceed"),
+        _ => Err(PolicyError::Conditions),
     }
 }
 
-fn action(then: Then) -> Result<PolicyAction, &'static str> {
+fn action(then: Then) -> Result<PolicyAction, PolicyError> {
     match (then.delete, then.scale_down, then.webhook) {
         (Some(delete), None, None) => Ok(PolicyAction::Delete { notice: delete.notice }),
         (None, Some(scale_down), None) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => {
-            Err("selectors is empty: leave it out to scale down every Deployment and StatefulSet")
+            Err(PolicyError::EmptyWorkloadSelectors)
         }
         (None, Some(scale_down), None) => Ok(PolicyAction::ScaleDown(scale_down)),
         (None, None, Some(webhook)) => {
             let destination = Destination::parse(&webhook.url);
             Ok(PolicyAction::Webhook(ValidWebhook { url: webhook.url, destination, format: webhook.format }))
         }
-        _ => Err("write exactly one action in then: delete, scaleDown or webhook"),
+        _ => Err(PolicyError::Actions),
     }
 }
 

@@ -23,4 +23,6 @@ mod webhook;
 pub use operator::{Operator, intervals, lease_of};
 pub use replica::{Program, ReplicaContext, ReplicaSettings, TargetPort};
 pub use simulation::Done;
-pub use webhook::{AskedWebhook, Webhook, WebhookAnswer, WebhookConfiguration, WebhookPort, WebhookRule};
+pub use webhook::{
+    AskedWebhook, NoAnswer, Webhook, WebhookAnswer, WebhookConfiguration, WebhookPort, WebhookRule,
+};

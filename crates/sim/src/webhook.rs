@@ -112,8 +112,25 @@ pub enum WebhookAnswer {
     Allowed(usize),
     /// This replica denies it.
     Denied(usize, String),
-    /// There is no answer, for this reason.
-    None(&'static str),
+    /// There is none.
+    None(NoAnswer),
+}
+
+/// Why a webhook has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// No replica serves it.
+    #[error("nobody listens")]
+    NotServed,
+    /// It took too long.
+    #[error("no answer in time")]
+    Late,
+    /// It was answered with an error.
+    #[error("an error")]
+    Failed,
+    /// What was answered is no review.
+    #[error("not understood")]
+    NotUnderstood,
 }
 
 /// Asks the webhooks of the programs of a run.
@@ -179,16 +196,16 @@ impl<'a> CallOuts<'a> {
         let uid = format!("review-{n}");
         let body = write.to_admission_review(&uid).to_string().into_bytes();
         let answered = timeout(configuration.timeout, self.exchange(configuration, n, fault, &body)).await;
-        let answer = match answered.unwrap_or(Err("no answer in time")) {
+        let answer = match answered.unwrap_or(Err(NoAnswer::Late)) {
             Ok((replica, 200, body)) => understood(replica, &uid, &body),
-            Ok(_) => WebhookAnswer::None("an error"),
+            Ok(_) => WebhookAnswer::None(NoAnswer::Failed),
             Err(why) => WebhookAnswer::None(why),
         };
         // As in all lines, without messages.
         let outcome = match &answer {
             WebhookAnswer::Allowed(replica) => format!("allowed by replica-{replica}"),
             WebhookAnswer::Denied(replica, _) => format!("denied by replica-{replica}"),
-            WebhookAnswer::None(why) => (*why).to_owned(),
+            WebhookAnswer::None(why) => why.to_string(),
         };
         self.simulation.note(Actor::Admission, format!("{what} → {outcome}"));
         let during = (asked, self.simulation.elapsed());
@@ -204,15 +221,15 @@ impl<'a> CallOuts<'a> {
         n: u64,
         fault: Option<Fault>,
         body: &[u8],
-    ) -> Result<Answered, &'static str> {
+    ) -> Result<Answered, NoAnswer> {
         let mut rng = rng(self.simulation.seed(), 16, n);
         if self.simulation.elapsed() < self.simulation.with(|state| state.webhooks_off_until) {
-            return Err("nobody listens");
+            return Err(NoAnswer::NotServed);
         }
         sleep(latency(&mut rng)).await;
         match fault {
             Some(Fault::Lost) => pending().await,
-            Some(Fault::Refused(_)) => return Err("an error"),
+            Some(Fault::Refused(_)) => return Err(NoAnswer::Failed),
             Some(Fault::Twice) => drop(self.reviewed(configuration, &mut rng, body).await),
             _ => {}
         }
@@ -230,7 +247,7 @@ impl<'a> CallOuts<'a> {
         configuration: &WebhookConfiguration,
         rng: &mut SeededRng,
         body: &[u8],
-    ) -> Result<Answered, &'static str> {
+    ) -> Result<Answered, NoAnswer> {
         let serving: Vec<_> = self.simulation.with(|state| {
             let lives = state.incarnations.iter().zip(self.replicas).enumerate();
             let serving = lives.filter_map(|(replica, (life, settings))| {
@@ -240,7 +257,7 @@ impl<'a> CallOuts<'a> {
             });
             serving.collect()
         });
-        let Some(last) = serving.len().checked_sub(1) else { return Err("nobody listens") };
+        let Some(last) = serving.len().checked_sub(1) else { return Err(NoAnswer::NotServed) };
         let chosen = usize::try_from(rng.next_u64() % serving.len() as u64).unwrap_or(last);
         let (replica, life, webhook) = &serving[chosen];
         self.reached(*replica, *life).await;
@@ -265,7 +282,7 @@ fn understood(replica: usize, uid: &str, body: &[u8]) -> WebhookAnswer {
     let review: Value = serde_json::from_slice(body).unwrap_or_default();
     let response = &review["response"];
     if response["uid"] != uid || review["kind"] != "AdmissionReview" {
-        return WebhookAnswer::None("not understood");
+        return WebhookAnswer::None(NoAnswer::NotUnderstood);
     }
     match response["allowed"].as_bool() {
         Some(true) => WebhookAnswer::Allowed(replica),
@@ -273,7 +290,7 @@ fn understood(replica: usize, uid: &str, body: &[u8]) -> WebhookAnswer {
             let message = response["status"]["message"].as_str().unwrap_or_default();
             WebhookAnswer::Denied(replica, message.to_owned())
         }
-        None => WebhookAnswer::None("not understood"),
+        None => WebhookAnswer::None(NoAnswer::NotUnderstood),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ProbeError, Result, causes};
 
 /// An HTTP client that trusts the plane's authority and speaks with one user's token.
 #[derive(Clone)]
@@ -22,22 +22,21 @@ impl Api {
                 .timeout(std::time::Duration::from_secs(5))
                 .build()
         });
-        let client = client.map_err(|error| Error::Client(describe(&error)))?;
+        let client = client.map_err(|error| Error::Client(causes(&error)))?;
         Ok(Self { client, token: token.to_owned() })
     }
 
-    /// The body of a success, or a sentence on what came instead.
-    pub(crate) async fn get(&self, url: String) -> Result<String, String> {
-        let response =
-            self.client.get(url).bearer_auth(&self.token).send().await.map_err(|error| describe(&error))?;
-        body(response).await
+    /// The body of a success.
+    pub(crate) async fn get(&self, url: String) -> Result<String, ProbeError> {
+        let request = self.client.get(url).bearer_auth(&self.token);
+        body(request.send().await.map_err(ProbeError::Unanswered)?).await
     }
 
     /// The same for an object, which may exist already.
-    pub(crate) async fn create(&self, url: String, object: &Value) -> Result<(), String> {
+    pub(crate) async fn create(&self, url: String, object: &Value) -> Result<(), ProbeError> {
         let request =
             self.client.post(url).bearer_auth(&self.token).header("content-type", "application/json");
-        let response = request.body(object.to_string()).send().await.map_err(|error| describe(&error))?;
+        let response = request.body(object.to_string()).send().await.map_err(ProbeError::Unanswered)?;
         match response.status().as_u16() {
             409 => Ok(()),
             _ => body(response).await.map(drop),
@@ -45,19 +44,8 @@ impl Api {
     }
 }
 
-/// With the causes: the outermost text says little.
-fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
-async fn body(response: reqwest::Response) -> Result<String, String> {
+async fn body(response: reqwest::Response) -> Result<String, ProbeError> {
     let status = response.status();
-    let text = response.text().await.map_err(|error| describe(&error))?;
-    if status.is_success() { Ok(text) } else { Err(format!("{status}: {}", text.trim())) }
+    let text = response.text().await.map_err(ProbeError::Unanswered)?;
+    if status.is_success() { Ok(text) } else { Err(ProbeError::Status { status, text }) }
 }

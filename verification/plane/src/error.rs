@@ -115,6 +115,42 @@ pub enum Error {
     Task(tokio::task::JoinError),
 }
 
+/// Why a server is not ready yet.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    /// There was no answer.
+    #[error("{}", causes(.0))]
+    Unanswered(reqwest::Error),
+    /// The answer is no success.
+    #[error("{status}: {}", text.trim())]
+    Status {
+        /// Its status.
+        status: reqwest::StatusCode,
+        /// Its body.
+        text: String,
+    },
+    /// The answer is no object.
+    #[error("{0}")]
+    NoObject(serde_json::Error),
+    /// No pod can run yet.
+    #[error("the node is not ready")]
+    NodeNotReady,
+    /// No pod is scheduled yet.
+    #[error("the node has taints: {0}")]
+    Taints(serde_json::Value),
+}
+
+/// An error with its causes: the outermost text says little.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

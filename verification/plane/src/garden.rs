@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     api::Api,
     config,
-    error::{Error, Result, io},
+    error::{Error, ProbeError, Result, io},
     plane::{POLL, Plane, READY_TIMEOUT, free_port},
     process::Process,
     tools,
@@ -111,13 +111,13 @@ fn args(plane: &Plane, port: u16) -> Vec<String> {
 /// Polls until the probe succeeds, or the process ends.
 async fn until<T, F>(process: &mut Process, mut probe: impl FnMut() -> F) -> Result<()>
 where
-    F: Future<Output = Result<T, String>>,
+    F: Future<Output = Result<T, ProbeError>>,
 {
     let since = Instant::now();
     while let Err(last) = probe().await {
         process.check()?;
         if since.elapsed() > READY_TIMEOUT {
-            return Err(process.not_ready(READY_TIMEOUT, last));
+            return Err(process.not_ready(READY_TIMEOUT, &last));
         }
         tokio::time::sleep(POLL).await;
     }

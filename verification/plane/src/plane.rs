@@ -15,7 +15,7 @@ use crate::{
     api::Api,
     audit::{self, AuditEvent},
     config::{self, Account, User},
-    error::{Error, Result, io},
+    error::{Error, ProbeError, Result, io},
     flags::{self, Ports},
     pki::{self, Pki},
     process::Process,
@@ -359,7 +359,7 @@ impl<'a> Start<'a> {
     /// Polls until the probe succeeds, which is the business of `process`; any process that ends, ends the wait.
     async fn until<T, F>(&mut self, process: &'static str, mut probe: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, String>>,
+        F: Future<Output = Result<T, ProbeError>>,
     {
         let since = Instant::now();
         loop {
@@ -370,7 +370,7 @@ impl<'a> Start<'a> {
             for running in &mut self.processes {
                 running.check()?;
                 if since.elapsed() > READY_TIMEOUT && running.name() == process {
-                    return Err(running.not_ready(READY_TIMEOUT, last));
+                    return Err(running.not_ready(READY_TIMEOUT, &last));
                 }
             }
             tokio::time::sleep(POLL).await;
@@ -379,15 +379,15 @@ impl<'a> Start<'a> {
 }
 
 /// Ready, and without the taint that every node has at first.
-fn node_ready(text: &str) -> Result<(), String> {
-    let node: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+fn node_ready(text: &str) -> Result<(), ProbeError> {
+    let node: Value = serde_json::from_str(text).map_err(ProbeError::NoObject)?;
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     if !node["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(ready)) {
-        return Err("the node is not ready".to_owned());
+        return Err(ProbeError::NodeNotReady);
     }
     match &node["spec"]["taints"] {
         Value::Null => Ok(()),
-        taints => Err(format!("the node has taints: {taints}")),
+        taints => Err(ProbeError::Taints(taints.clone())),
     }
 }
 

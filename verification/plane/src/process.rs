@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::error::{Error, Result, io};
+use crate::error::{Error, ProbeError, Result, io};
 
 /// How much of a log goes into an error.
 const TAIL_LINES: usize = 15;
@@ -74,8 +74,8 @@ impl Process {
     }
 
     /// The error for a command that lives but does not get ready.
-    pub(crate) fn not_ready(&self, after: Duration, last: String) -> Error {
-        let (process, log) = (self.name, self.log.clone());
+    pub(crate) fn not_ready(&self, after: Duration, last: &ProbeError) -> Error {
+        let (process, log, last) = (self.name, self.log.clone(), last.to_string());
         Error::NotReady { process, seconds: after.as_secs(), last, tail: tail(&log), log }
     }
 

@@ -204,7 +204,7 @@ async fn step<T>(
     let done = with_progress(step.doing(), io, work).await?;
     let (value, said) = match done {
         Ok((value, said)) => (Some(value), Ok(said)),
-        Err(error) => (None, Err(format!("{error:#}"))),
+        Err(error) => (None, Err(error)),
     };
     report.add(step, began.elapsed().as_secs_f64(), &said);
     Ok(value)

@@ -13,9 +13,20 @@ const BASE: &str = "00-base.yml";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub(super) enum FileError {
     #[error("{field}.{name} is not {expected}")]
-    Encoding { field: &'static str, name: String, expected: &'static str },
+    Encoding { field: &'static str, name: String, expected: Encoding },
     #[error("{name} cannot be read as YAML{}", .line.map_or_else(String::new, |line| format!(" (line {line})")))]
     Yaml { name: String, line: Option<usize> },
+}
+
+/// What a value of a field has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+pub(super) enum Encoding {
+    #[error("a string")]
+    String,
+    #[error("base64")]
+    Base64,
+    #[error("text")]
+    Text,
 }
 
 /// Whether it is an object that can hold files.
@@ -62,7 +73,7 @@ fn texts(object: &Value) -> Vec<(String, Result<String, FileError>)> {
     let is_secret = object["kind"] == "Secret";
     let fields = |key: &str| object[key].as_object().into_iter().flatten().filter(|(name, _)| is_file(name));
     let text = |field: &'static str, name: &String, encoded: bool, value: &Value| {
-        let plain = || value.as_str().map(str::to_owned).ok_or("a string");
+        let plain = || value.as_str().map(str::to_owned).ok_or(Encoding::String);
         let text = if encoded { decoded(value) } else { plain() };
         let wrong = |expected| FileError::Encoding { field, name: name.clone(), expected };
         (name.clone(), text.map_err(wrong))
@@ -75,9 +86,9 @@ fn texts(object: &Value) -> Vec<(String, Result<String, FileError>)> {
 }
 
 /// The text in a value of a Secret, or what it is not.
-fn decoded(value: &Value) -> Result<String, &'static str> {
-    let bytes: ByteString = serde_json::from_value(value.clone()).map_err(|_| "base64")?;
-    String::from_utf8(bytes.0).map_err(|_| "text")
+fn decoded(value: &Value) -> Result<String, Encoding> {
+    let bytes: ByteString = serde_json::from_value(value.clone()).map_err(|_| Encoding::Base64)?;
+    String::from_utf8(bytes.0).map_err(|_| Encoding::Text)
 }
 
 fn is_file(name: &str) -> bool {

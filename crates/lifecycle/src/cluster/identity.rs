@@ -20,38 +20,49 @@ pub struct ValidSupersede {
     pub wait_until_ready: bool,
 }
 
+/// What is wrong with the rule by which a namespace is superseded, and what to write instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SupersedeError {
+    /// It compares what is not read.
+    #[error(
+        "supersede.by names what spec.identity does not read: write there the key of the label or annotation that has it, such as \
+         branch: example.com/branch"
+    )]
+    NoKey,
+    /// It compares nothing.
+    #[error("supersede.by is empty: write at least one of MergeRequest, Branch and Commit")]
+    Nothing,
+    /// It waits for what is not looked at.
+    #[error(
+        "supersede.waitUntilReady needs to know when a namespace is ready: write spec.health, such as {{}}, or waitUntilReady: false"
+    )]
+    NoHealth,
+}
+
 impl ValidSupersede {
     /// Keys and rule together.
-    ///
-    /// # Errors
-    /// What is wrong, and what to write instead.
     pub(super) fn new(
         keys: Option<&IdentityKeys>,
         rule: Supersede,
         health: bool,
-    ) -> Result<Self, &'static str> {
-        const NO_KEY: &str = "supersede.by names what spec.identity does not read: write there the key of the label or \
-                              annotation that has it, such as branch: example.com/branch";
+    ) -> Result<Self, SupersedeError> {
         let Supersede { by, wait_until_ready } = rule;
         if by.is_empty() {
-            return Err("supersede.by is empty: write at least one of MergeRequest, Branch and Commit");
+            return Err(SupersedeError::Nothing);
         }
         if wait_until_ready && !health {
-            return Err(
-                "supersede.waitUntilReady needs to know when a namespace is ready: write spec.health, such as {}, or \
-                 waitUntilReady: false",
-            );
+            return Err(SupersedeError::NoHealth);
         }
-        let keys = keys.ok_or(NO_KEY)?;
+        let keys = keys.ok_or(SupersedeError::NoKey)?;
         let by = by.into_iter().map(|one| {
             let key = match one {
                 SupersedeBy::MergeRequest => &keys.merge_request,
                 SupersedeBy::Branch => &keys.branch,
                 SupersedeBy::Commit => &keys.commit,
             };
-            key.clone().map(|key| (one, key)).ok_or(NO_KEY)
+            key.clone().map(|key| (one, key)).ok_or(SupersedeError::NoKey)
         });
-        let by = by.collect::<Result<_, &'static str>>()?;
+        let by = by.collect::<Result<_, SupersedeError>>()?;
         Ok(Self { keys: keys.clone(), by, wait_until_ready })
     }
 

@@ -22,7 +22,7 @@ mod valid_manager;
 mod valid_selector;
 
 pub use hours::{InvalidHours, ValidHours};
-pub use identity::{NoIdentity, Unidentified, ValidSupersede, identity_of};
+pub use identity::{NoIdentity, SupersedeError, Unidentified, ValidSupersede, identity_of};
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end, hold_left};
 pub use owner::owner_of;
 pub use plan::{ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts, lint, plan};
@@ -31,8 +31,9 @@ pub use recipient::{AddressKey, Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
 pub use supersede::{KnownSuccessor, SuccessorFacts};
 pub use ttl::{EffectiveTtl, InvalidTtl, TtlSource, ValidTtl, ttl_of};
-pub use valid_health::ValidHealth;
+pub use valid_health::{HealthError, ValidHealth};
 pub use valid_manager::{
-    ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
+    ClusterAction, ClusterCondition, ClusterPolicyError, InvalidClusterManager, ValidClusterManager,
+    ValidClusterPolicy,
 };
 pub use valid_selector::{InvalidSelector, SelectorParts, SelectorPlace, ValidSelector};

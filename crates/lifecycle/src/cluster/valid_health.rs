@@ -5,7 +5,6 @@ use coppice_api::health::{
 };
 use coppice_quantity::Duration;
 
-use super::InvalidClusterManager;
 use crate::health::HealthSettings;
 
 /// The shortest and the longest window of a failure budget.
@@ -31,10 +30,33 @@ impl ValidHealth {
     }
 }
 
-impl TryFrom<HealthSpec> for ValidHealth {
-    type Error = InvalidClusterManager;
+/// What is wrong with the health that is asked for, and what to write instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HealthError {
+    /// Nothing is looked at.
+    #[error("sources is empty: leave it out, or write Workloads")]
+    NoSource,
+    /// What fails for a moment would fail.
+    #[error("settlingPeriod must be at least 1s")]
+    ZeroSettlingPeriod,
+    /// What works for a moment would have recovered.
+    #[error("recoveryPeriod must be at least 1s")]
+    ZeroRecoveryPeriod,
+    /// The window is too short or too long.
+    #[error("failureBudget.window must be between 1m and 7d")]
+    Window,
+    /// The budget is nothing, or more than its window.
+    #[error("failureBudget.max must be at least 1s and at most window")]
+    Budget,
+    /// A rule ignores everything.
+    #[error("ignore: write kind, name or reason in each rule")]
+    EmptyIgnoreRule,
+}
 
-    fn try_from(spec: HealthSpec) -> Result<Self, InvalidClusterManager> {
+impl TryFrom<HealthSpec> for ValidHealth {
+    type Error = HealthError;
+
+    fn try_from(spec: HealthSpec) -> Result<Self, HealthError> {
         let HealthSpec {
             sources,
             settling_period,
@@ -46,16 +68,16 @@ impl TryFrom<HealthSpec> for ValidHealth {
         } = spec;
         let FailureBudget { window, max } = failure_budget;
         let empty = |rule: &IgnoreRule| rule.kind.is_none() && rule.name.is_none() && rule.reason.is_none();
-        let problems = [
-            (sources.is_empty(), "sources is empty: leave it out, or write Workloads"),
-            (settling_period.is_zero(), "settlingPeriod must be at least 1s"),
-            (recovery_period.is_zero(), "recoveryPeriod must be at least 1s"),
-            (window < WINDOWS.0 || WINDOWS.1 < window, "failureBudget.window must be between 1m and 7d"),
-            (max.is_zero() || window < max, "failureBudget.max must be at least 1s and at most window"),
-            (ignore.iter().any(empty), "ignore: write kind, name or reason in each rule"),
+        let errors = [
+            (sources.is_empty(), HealthError::NoSource),
+            (settling_period.is_zero(), HealthError::ZeroSettlingPeriod),
+            (recovery_period.is_zero(), HealthError::ZeroRecoveryPeriod),
+            (window < WINDOWS.0 || WINDOWS.1 < window, HealthError::Window),
+            (max.is_zero() || window < max, HealthError::Budget),
+            (ignore.iter().any(empty), HealthError::EmptyIgnoreRule),
         ];
-        if let Some((_, problem)) = problems.into_iter().find(|(wrong, _)| *wrong) {
-            return Err(InvalidClusterManager::Health(problem));
+        if let Some((_, error)) = errors.into_iter().find(|(wrong, _)| *wrong) {
+            return Err(error);
         }
         let settings = HealthSettings {
             settling: settling_period,

@@ -13,14 +13,14 @@ use coppice_quantity::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::hours::{InvalidHours, ValidHours};
-use super::identity::ValidSupersede;
+use super::identity::{SupersedeError, ValidSupersede};
 use super::limits::{InvalidLimits, ValidLimits};
 use super::ttl::ValidTtl;
-use super::valid_health::ValidHealth;
+use super::valid_health::{HealthError, ValidHealth};
 use super::valid_selector::{InvalidSelector, ValidSelector};
 use crate::annotations::is_annotation_key;
 use crate::digest;
-use crate::valid_spec::{TtlEnd, ValidWebhook};
+use crate::valid_spec::{PolicyError, TtlEnd, ValidWebhook};
 
 /// The spec of a cluster manager, validated, with its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -174,10 +174,10 @@ pub enum InvalidClusterManager {
     IdentityKey(String),
     /// Something about superseding is wrong.
     #[error("{0}")]
-    Supersede(&'static str),
+    Supersede(SupersedeError),
     /// Something about the health is wrong.
     #[error("health.{0}")]
-    Health(&'static str),
+    Health(HealthError),
     /// Something about the limits is wrong.
     #[error("limits: {0}")]
     Limits(#[from] InvalidLimits),
@@ -193,8 +193,47 @@ pub enum InvalidClusterManager {
         /// Its name.
         policy: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: ClusterPolicyError,
     },
+}
+
+/// What is wrong with a policy of a cluster manager, and what to write instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterPolicyError {
+    /// There is no condition, or more than one.
+    #[error("write exactly one condition in when: phase, ttl or podsSucceed")]
+    Conditions,
+    /// It waits for no phase.
+    #[error("when.phase.in is empty: write at least one phase")]
+    NoPhase,
+    /// It waits for a phase of superseding.
+    #[error(
+        "it waits for Superseded, which no namespace is without spec.supersede: write it, such as {{by: [Branch]}}"
+    )]
+    NothingSupersedes,
+    /// It waits for a phase of health.
+    #[error(
+        "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write spec.health, such as \
+         {{}}"
+    )]
+    NoHealth,
+    /// Its ttl is wrong.
+    #[error(transparent)]
+    Ttl(#[from] PolicyError),
+    /// Its selector of pods has nothing in it.
+    #[error("when.podsSucceed.selector is empty: leave it out to mean all pods")]
+    EmptyPodSelector,
+    /// There is no action, or more than one.
+    #[error("write exactly one action in then: delete, scaleDown or webhook")]
+    Actions,
+    /// Its list of workloads has nothing in it.
+    #[error("then.scaleDown.selectors is empty: leave it out to scale down every Deployment and StatefulSet")]
+    EmptyWorkloadSelectors,
+    /// Its body has no place for a phase.
+    #[error(
+        "the format consol of a webhook has no words for phases: write format coppice, or wait for ttl or podsSucceed"
+    )]
+    ConsolFormat,
 }
 
 impl ValidClusterManager {
@@ -278,7 +317,7 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         // Nobody's namespace ends earlier because they ask for more.
         limits.max_ttl = limits.max_ttl.map(|max| ttl.as_ref().map_or(max, |ttl| max.max(ttl.after)));
         let ttl = ttl.map(|ttl| valid_ttl(ttl, limits.max_ttl)).transpose()?;
-        let health = health.map(ValidHealth::try_from).transpose()?;
+        let health = health.map(ValidHealth::try_from).transpose().map_err(InvalidClusterManager::Health)?;
         let compare = |rule| ValidSupersede::new(identity.as_ref(), rule, health.is_some());
         let hours = notify.as_ref().and_then(|notify| notify.working_hours.as_ref());
         let hours = hours.map(ValidHours::try_from).transpose()?;
@@ -345,57 +384,52 @@ fn valid_policy(
 fn condition(
     ClusterWhen { phase, ttl, pods_succeed }: ClusterWhen,
     (health, supersede): (bool, bool),
-) -> Result<ClusterCondition, &'static str> {
+) -> Result<ClusterCondition, ClusterPolicyError> {
     match (phase, ttl, pods_succeed) {
         (Some(PhaseCondition { phases, .. }), None, None) if phases.is_empty() => {
-            Err("when.phase.in is empty: write at least one phase")
+            Err(ClusterPolicyError::NoPhase)
         }
         (Some(PhaseCondition { phases, .. }), None, None)
             if !supersede && phases.contains(&PolicyPhase::Superseded) =>
         {
-            Err(
-                "it waits for Superseded, which no namespace is without spec.supersede: write it, such as {by: [Branch]}",
-            )
+            Err(ClusterPolicyError::NothingSupersedes)
         }
         (Some(PhaseCondition { phases, .. }), None, None)
             if !health && phases.iter().any(|phase| phase.is_of_health()) =>
         {
-            Err(
-                "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write \
-                 spec.health, such as {}",
-            )
+            Err(ClusterPolicyError::NoHealth)
         }
         (Some(PhaseCondition { phases, lasting }), None, None) => {
             Ok(ClusterCondition::Phase { phases, lasting })
         }
         (None, Some(ttl), None) => Ok(ClusterCondition::Ttl(TtlEnd::try_from(ttl)?)),
         (None, None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
-            Err("when.podsSucceed.selector is empty: leave it out to mean all pods")
+            Err(ClusterPolicyError::EmptyPodSelector)
         }
         (None, None, Some(pods)) => Ok(ClusterCondition::PodsSucceed(pods)),
-        _ => Err("write exactly one condition in when: phase, ttl or podsSucceed"),
+        _ => Err(ClusterPolicyError::Conditions),
     }
 }
 
 fn action(
     ClusterThen { delete, scale_down, webhook }: ClusterThen,
     condition: &ClusterCondition,
-) -> Result<ClusterAction, &'static str> {
+) -> Result<ClusterAction, ClusterPolicyError> {
     let by_phase = matches!(condition, ClusterCondition::Phase { .. });
     match (delete, scale_down, webhook) {
         (Some(delete), None, None) => Ok(ClusterAction::Delete { notice: delete.notice }),
-        (None, Some(scale_down), None) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => Err(
-            "then.scaleDown.selectors is empty: leave it out to scale down every Deployment and StatefulSet",
-        ),
+        (None, Some(scale_down), None) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => {
+            Err(ClusterPolicyError::EmptyWorkloadSelectors)
+        }
         (None, Some(scale_down), None) => Ok(ClusterAction::ScaleDown(scale_down)),
-        (None, None, Some(ClusterWebhook { format: WebhookFormat::Consol, .. })) if by_phase => Err(
-            "the format consol of a webhook has no words for phases: write format coppice, or wait for ttl or podsSucceed",
-        ),
+        (None, None, Some(ClusterWebhook { format: WebhookFormat::Consol, .. })) if by_phase => {
+            Err(ClusterPolicyError::ConsolFormat)
+        }
         (None, None, Some(ClusterWebhook { url, format })) => {
             let destination = Destination::parse(&url);
             Ok(ClusterAction::Webhook(ValidWebhook { url, destination, format }))
         }
-        _ => Err("write exactly one action in then: delete, scaleDown or webhook"),
+        _ => Err(ClusterPolicyError::Actions),
     }
 }
 

@@ -17,11 +17,12 @@ use super::{
     body::{Cut, Outgoing, Pipe, Reader, half, pipe},
     request::{self, Known},
     rules::{Date, Fault, FaultPhase, HeldResult},
-    server::{Shared, causes, strip},
+    server::{Shared, strip},
     stale,
     trace::TraceEntry,
     watch_stream,
 };
+use crate::error::causes;
 
 /// Answers a request. This ends when the client leaves, but the work behind it goes on: a request that was held reaches
 /// the API server even if nobody waits for its answer any more.
@@ -146,7 +147,10 @@ impl Exchange {
 
     /// Sends the request with another head or target. An API server that does not answer is one that cuts.
     pub(super) async fn send(&self, head: &Parts, target: &str) -> Result<Response<Incoming>, Cut> {
-        self.shared.forward(head, target, self.body.clone()).await.map_err(|error| self.fail(error))
+        self.shared
+            .forward(head, target, self.body.clone())
+            .await
+            .map_err(|error| self.fail(error.to_string()))
     }
 
     fn fail(&self, error: String) -> Cut {

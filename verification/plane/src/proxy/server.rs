@@ -36,10 +36,21 @@ use super::{
     rules::{Break, FaultRules, Match},
     trace::{Trace, TraceEntry},
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, causes};
 
 /// Rest after a connection could not be accepted, for want of something that may come back.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardError {
+    /// It cannot be sent.
+    #[error("{0}")]
+    Request(http::Error),
+    /// The API server did not answer.
+    #[error("{}", causes(.0))]
+    Unanswered(hyper_util::client::legacy::Error),
+}
 
 /// How the proxy as a whole behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +153,7 @@ impl Shared {
         head: &Parts,
         target: &str,
         body: Bytes,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, ForwardError> {
         let mut request = Request::builder().method(&head.method).uri(format!("{}{target}", self.url));
         if let Some(headers) = request.headers_mut() {
             headers.clone_from(&head.headers);
@@ -155,8 +166,8 @@ impl Shared {
                 headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
             }
         }
-        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
-        self.client.request(request).await.map_err(|error| causes(&error))
+        let request = request.body(Full::new(body)).map_err(ForwardError::Request)?;
+        self.client.request(request).await.map_err(ForwardError::Unanswered)
     }
 
     fn watches(&self) -> MutexGuard<'_, BTreeMap<u64, (TraceEntry, oneshot::Sender<Break>)>> {
@@ -261,15 +272,4 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 
 fn is_binary(accept: &HeaderValue) -> bool {
     accept.to_str().is_ok_and(|text| text.contains("protobuf") || text.contains("cbor"))
-}
-
-/// An error with its causes: the outermost text says little.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

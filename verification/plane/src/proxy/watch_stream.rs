@@ -10,9 +10,10 @@ use super::{
     body::{ClientGone, Pipe},
     request::Body,
     rules::{Break, Fault, FaultPhase, HeldResult},
-    server::{Shared, causes},
+    server::Shared,
     trace::{TraceEntry, WatchEvent},
 };
+use crate::error::causes;
 
 /// How the events ended, other than by a client that left.
 enum End {

@@ -12,11 +12,12 @@ use coppice_api::names::GROUP;
 use coppice_clusters_api::{ClusterAccess, ClusterProvider};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::{Client, Resource};
+use thiserror::Error;
 
 use super::InstallationArgs;
 use crate::args::{ConnectionArgs, TimeArg};
 use crate::audit::{
-    Counts, Filter, Finding, Installation, Judge, Judgment, Line, Lines, SecretName, Verdict, events,
+    Counts, Event, Filter, Finding, Installation, Judge, Judgment, Line, Lines, SecretName, Verdict, events,
     secrets_of_access, secrets_of_provider,
 };
 use crate::connect::{code, connect, failed};
@@ -199,6 +200,24 @@ async fn listed<K: Resource<DynamicType = ()>>(
     }
 }
 
+/// Why a line has no events.
+#[derive(Debug, Error)]
+enum LineError {
+    #[error("it is longer than any event is")]
+    TooLong,
+    #[error("{0}")]
+    NoEvent(serde_json::Error),
+}
+
+/// The events of a line, which may be empty.
+fn events_of(line: &Line<'_>) -> Result<Vec<Event>, LineError> {
+    match line {
+        Line::TooLong => Err(LineError::TooLong),
+        Line::Text(text) if text.trim_ascii().is_empty() => Ok(Vec::new()),
+        Line::Text(text) => events(text.trim_ascii()).map_err(LineError::NoEvent),
+    }
+}
+
 /// What is done with logs.
 struct Check<'a> {
     judge: Judge,
@@ -215,8 +234,9 @@ impl Check<'_> {
             if number == 1 && matches!(line, Line::Text(text) if text.starts_with(&GZIP)) {
                 bail!("{name} is compressed: `zcat {name} | coppice audit check -` reads it");
             }
-            if let Err(error) = self.line(&line)? {
-                self.malformed(name, number, &error)?;
+            match events_of(&line) {
+                Ok(events) => self.look_at(&events)?,
+                Err(error) => self.malformed(name, number, &error)?,
             }
             if number.is_multiple_of(LINES)
                 && let Some(seconds) = self.progress.due()
@@ -228,28 +248,16 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Looks at the events of a line; or why it has none.
-    fn line(&mut self, line: &Line<'_>) -> Result<Result<(), String>> {
-        let text = match line {
-            Line::Text(text) => text.trim_ascii(),
-            Line::TooLong => return Ok(Err("it is longer than any event is".to_owned())),
-        };
-        if text.is_empty() {
-            return Ok(Ok(()));
-        }
-        let events = match events(text) {
-            Ok(events) => events,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        for event in &events {
+    fn look_at(&mut self, events: &[Event]) -> Result<()> {
+        for event in events {
             if let Judgment::Found(finding) = self.judge.judge(event) {
                 self.report.add(&finding)?;
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    fn malformed(&mut self, name: &str, number: usize, why: &str) -> Result<()> {
+    fn malformed(&mut self, name: &str, number: usize, why: &LineError) -> Result<()> {
         self.judge.malformed();
         if self.judge.counts().malformed <= NAMED {
             self.note(&format!("warning: {name}, line {number}: it is no audit event: {why}"))?;

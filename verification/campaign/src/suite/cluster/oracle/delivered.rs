@@ -29,8 +29,8 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
         let before = change.before.as_deref().map_or(&Value::Null, |before| before);
         for notice in notices(after) {
             let known = notices(before).iter().find(|known| known["key"] == notice["key"]);
-            if let Err(why) = became(record, change, known, notice) {
-                found.add(DELIVERED, &format!("{} about {} {why}", notice["for"], namespace(after)));
+            if let Some(wrong) = became(record, change, known, notice) {
+                found.add(DELIVERED, &format!("{} about {} {wrong}", notice["for"], namespace(after)));
             }
         }
         for notice in notices(before) {
@@ -55,19 +55,19 @@ fn namespace(object: &Value) -> &str {
     of.into_iter().find_map(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a record may say this of a message, of which it said that before.
+/// What is wrong with what a record says of a message, of which it said that before.
 fn became(
     record: &RunRecord<'_>,
     change: &Change,
     before: Option<&Value>,
     notice: &Value,
-) -> Result<(), &'static str> {
+) -> Option<&'static str> {
     let was = before.map_or(&Value::Null, |before| &before["state"]);
     if notice["state"] == *was {
-        return Ok(());
+        return None;
     }
     if *was == "Delivered" {
-        return Err("is to be sent again, after it was delivered");
+        return Some("is to be sent again, after it was delivered");
     }
     let by = since(record.began, change.at);
     let object = change.after.as_deref().map_or(&Value::Null, |after| after);
@@ -76,11 +76,11 @@ fn became(
         taken.into_iter().any(|received| brings(received, notice, namespace(object)))
     };
     match notice["state"].as_str() {
-        Some("Delivered") if !taken() => Err("is recorded as delivered, and nobody took it"),
+        Some("Delivered") if !taken() => Some("is recorded as delivered, and nobody took it"),
         Some("Failed") if notice["lastError"].as_str().is_none_or(str::is_empty) => {
-            Err("is a dead letter, and nothing says why")
+            Some("is a dead letter, and nothing says why")
         }
-        _ => Ok(()),
+        _ => None,
     }
 }
 
