@@ -53,9 +53,9 @@ struct BenchArgs {
     /// Pairs of replicas that fail over at the same time [default: 5, quick: 1].
     #[arg(long)]
     pairs: Option<usize>,
-    /// Everything may take so many times its limit; with 1 all limits together are 34 minutes.
+    /// Each group may take so many times its limit; with 1 all limits together are 34 minutes.
     #[arg(long, default_value_t = 1)]
-    patience: u32,
+    limit_factor: u32,
     /// Where the report goes [default: docs/benchmarks; quick: bench/results, which is not committed].
     #[arg(long)]
     out: Option<PathBuf>,
@@ -191,7 +191,7 @@ fn measure(settings: &BenchArgs) -> anyhow::Result<Vec<&'static str>> {
             group.benchmarks().iter().copied().filter(|one| wanted.contains(one)).collect();
         let Some(first) = names.first() else { continue };
         eprintln!("== {}", names.iter().map(|one| one.word()).collect::<Vec<_>>().join(", "));
-        let (since, limit) = (Instant::now(), group.limit() * settings.patience + spare);
+        let (since, limit) = (Instant::now(), group.limit() * settings.limit_factor + spare);
         let result = match &programs {
             Some(programs) if group != Group::Engine => runtime.block_on(within(limit, async {
                 live::run(group, programs, &sizes, &names, &mut writer).await
