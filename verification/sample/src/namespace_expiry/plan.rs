@@ -1,5 +1,7 @@
 //! What becomes of a namespace that has a `NamespaceExpiry`. Pure.
 
+mod lint;
+
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
@@ -46,6 +48,7 @@ pub(super) fn plan(observation: &Observation) -> ExpiryPlan {
         plan.status.reason = reason.to_string();
         plan.status.message = message;
     }
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{plan:?}");
     plan
 }
 

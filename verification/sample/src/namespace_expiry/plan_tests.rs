@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use coppice_lifecycle::facts::Annotations;
+use coppice_lifecycle::lint::PlanViolation;
 
 use super::*;
 use crate::object::Expiries;
@@ -244,4 +245,24 @@ fn an_attempt_that_failed_is_made_again_later() {
     let next = plan.next_check.unwrap();
     assert_eq!((plan.step, scene.reason()), (None, "Retrying"));
     assert!(scene.settle(next.as_second() - at(0).as_second()).0.step.is_some());
+}
+
+#[test]
+fn a_plan_that_breaks_a_rule_is_found() {
+    let changes: [(Change<Scene>, PlanViolation); 4] = [
+        (|scene| scene.protect(), PlanViolation::Protected),
+        (|scene| scene.namespace().uid = "another".to_owned(), PlanViolation::NoPrecondition),
+        (
+            |scene| Arc::make_mut(&mut scene.observation.settings).config.governor.paused = true,
+            PlanViolation::Forbidden,
+        ),
+        (|scene| scene.observation.time = ServerTime::certain(at(100)), PlanViolation::BeforeNotice),
+    ];
+    for (change, rule) in changes {
+        let mut scene = Scene::decided();
+        let plan = scene.plan_at(102);
+        assert_eq!(lint::lint(&scene.observation, &plan), []);
+        change(&mut scene);
+        assert_eq!(lint::lint(&scene.observation, &plan), [rule]);
+    }
 }
