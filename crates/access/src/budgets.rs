@@ -62,6 +62,11 @@ impl Budgets {
         )
     }
 
+    /// Grants nothing until then: what the provider leads to has too many requests.
+    pub(crate) fn throttle(&self, provider: &str, until: Timestamp) {
+        self.all().entry(provider.to_owned()).or_default().throttle(until);
+    }
+
     /// What was granted to it last was not asked for.
     pub(crate) fn give_back(&self, provider: &str, caller: impl Into<Caller>) {
         if let Some(budget) = self.all().get_mut(provider) {

@@ -8,6 +8,7 @@ mod left;
 mod list;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_api::names::FIELD_MANAGER;
@@ -21,6 +22,7 @@ use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use http::{Method, Request};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -33,6 +35,8 @@ use crate::explain::why;
 
 /// The namespace that each cluster has from its first moment to its last.
 const OLDEST_NAMESPACE: &str = "kube-system";
+/// A target that has too many requests is asked for nothing for at least so long, also if it does not say for how long (`Retry-After`).
+const LEAST_WAIT: Duration = Duration::from_secs(5);
 /// Neither a token nor a certificate is longer.
 const MAX_CREDENTIAL: usize = 64 << 10;
 /// No role of a cluster has more rules: the others are not looked at.
@@ -58,9 +62,10 @@ impl Failure {
     /// That a server did not do something.
     pub(crate) fn by(server: &str, what: &str, error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status)
-                if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>
-            {
+            kube::Error::Api(status) if status.code == 429 => {
+                Self::new(Reason::TargetThrottled, format!("{server} did not {what}: {}", why(error)))
+            }
+            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408 => {
                 Self::new(Reason::TargetRefused, format!("{server} refuses to {what}: {}", why(error)))
             }
             error => Self::new(Reason::TargetUnreachable, format!("{server} did not {what}: {}", why(error))),
@@ -100,6 +105,12 @@ struct FoundRole {
 }
 
 impl Target {
+    /// For how long it is asked for nothing after this failure, if that is that it has too many requests: as long as it says, two minutes at most.
+    pub(crate) fn asks_to_wait(&self, failure: &Failure) -> Option<Duration> {
+        let is_throttled = failure.reason == Reason::TargetThrottled;
+        is_throttled.then(|| self.clients.backpressure.remaining().max(LEAST_WAIT))
+    }
+
     /// Which cluster answers.
     pub(crate) async fn identity(&self) -> Result<TargetIdentity, Failure> {
         let found = self.get::<Found>(&format!("/api/v1/namespaces/{OLDEST_NAMESPACE}")).await;
@@ -400,6 +411,12 @@ impl Target {
     ) -> Result<T, kube::Error> {
         read::answer(permit.client(&self.clients), json_request(method, path, body)?).await
     }
+}
+
+/// When a wait is over. In whole seconds, so that people can read it: two seconds late at most.
+pub(crate) fn wait_ends(now: Timestamp, wait: Duration) -> Timestamp {
+    let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(2);
+    Timestamp::from_second(now.as_second().saturating_add(seconds)).unwrap_or(Timestamp::MAX)
 }
 
 /// What a credential turned out to be.

@@ -100,6 +100,9 @@ impl TargetLeftoverController {
             return Ok(());
         }
         let targets = &self.shared.targets;
+        if targets.throttled_for(source).is_some() {
+            return Ok(());
+        }
         let target = match source.shoot() {
             None => targets.of(&self.clients, source, false).await?,
             // No garden is asked for a kubeconfig for this alone.
@@ -110,7 +113,13 @@ impl TargetLeftoverController {
         };
         // It waits for nobody: its turn comes again.
         let Some(_place) = targets.place(&target) else { return Ok(()) };
-        self.sweep_target(permit, (source, &target), &installation).await
+        let swept = self.sweep_target(permit, (source, &target), &installation).await;
+        if let Err(SweepError::Target(failure)) = &swept
+            && let Some(wait) = target.asks_to_wait(failure)
+        {
+            targets.throttle(source, wait);
+        }
+        swept
     }
 
     /// The same in this one, of what the installation of this id has made.

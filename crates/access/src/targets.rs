@@ -185,6 +185,8 @@ struct State {
     /// The endpoints that did not answer last time. With other authorities the same server counts as another: who writes a kubeconfig with
     /// wrong ones gets no answer, and slows nobody else.
     silent: BTreeSet<String>,
+    /// Of which nothing is asked until then: they have too many requests. By their kubeconfigs, since a server limits its users one by one.
+    throttled: BTreeMap<Source, Instant>,
 }
 
 /// What is known of a kubeconfig.
@@ -327,6 +329,20 @@ impl Targets {
         } else {
             state.silent.insert(endpoint);
         }
+    }
+
+    /// Nothing is asked of a target for so long.
+    pub(crate) fn throttle(&self, source: &Source, wait: Duration) {
+        let (mut state, now) = (self.state(), Instant::now());
+        state.throttled.retain(|_, until| *until > now);
+        let until = state.throttled.entry(source.clone()).or_insert(now);
+        *until = (*until).max(now + wait);
+    }
+
+    /// For how long nothing is asked of it yet; none if it may be.
+    pub(crate) fn throttled_for(&self, source: &Source) -> Option<Duration> {
+        let until = *self.state().throttled.get(source)?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     /// The target of a kubeconfig, which is read. `even_if_gone`: if its Secret is gone, by the one that was there, if that is known.

@@ -396,6 +396,10 @@ reasons! {
         KubeconfigUsable: [Event, Access], nothing;
         /// The target's API server does not answer, or the garden by which a Shoot is reached.
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
+        /// The target's API server, or the garden by which a Shoot is reached, has too many requests (429). Nothing is asked of it before the time that
+        /// the message says; what waits for the same ClusterProvider goes on then, the most urgent first.
+        TargetThrottled: [Event, Access],
+            "Wait. If it comes again and again, look which requests the target has so many of, or lower `spec.callsPerMinute` of the ClusterProvider.";
         /// The target's API server refuses a request, or the garden by which a Shoot is reached.
         TargetRefused: [Event, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
         /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short. It is not

@@ -500,6 +500,9 @@ pub struct IssueIntent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub waits_until: Option<Timestamp>,
+    /// Whether it waits since its cluster, or the garden that issues it, has too many requests (429), and not for `callsPerMinute`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub throttled: bool,
 }
 
 /// Why a credential is issued.

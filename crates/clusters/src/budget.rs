@@ -11,6 +11,7 @@ use crate::rotation::later;
 use crate::status::validity;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// Whoever waits becomes more urgent so often: what is urgent in one namespace keeps nobody waiting for ever.
 const RAISED_EVERY: SignedDuration = SignedDuration::from_mins(5);
 /// Who has not asked again so long after its time does not wait any more.
@@ -51,8 +52,10 @@ pub enum Turn {
     Unasked,
     /// Now.
     Granted,
-    /// Then it is to ask again.
+    /// Then it is to ask again: the calls of this minute are used up.
     NotBefore(Timestamp),
+    /// Then it is to ask again: the cluster or the garden of the provider has too many requests.
+    Throttled(Timestamp),
 }
 
 /// How urgent the credential is that is being issued, or else the change of its rights.
@@ -79,6 +82,8 @@ pub struct Budget<K> {
     turns: u64,
     /// Which of these each namespace had last, while somebody waits.
     last_turns: BTreeMap<Urgency, BTreeMap<Box<str>, u64>>,
+    /// Until when nothing is granted, since the cluster or the garden of the provider has too many requests.
+    throttled_until: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -92,7 +97,13 @@ struct Waiting {
 
 impl<K> Default for Budget<K> {
     fn default() -> Self {
-        Self { granted: VecDeque::new(), waiting: BTreeMap::new(), turns: 0, last_turns: BTreeMap::new() }
+        Self {
+            granted: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            turns: 0,
+            last_turns: BTreeMap::new(),
+            throttled_until: None,
+        }
     }
 }
 
@@ -116,6 +127,11 @@ impl<K: Clone + Ord> Budget<K> {
         let since = self.waiting.get(key).map_or(now, |waiting| waiting.since);
         let urgency = urgency.after(now.duration_since(since));
         let before = self.before((namespace, key), urgency, since);
+        let waiting = |asks_again| Waiting { namespace: namespace.into(), urgency, since, asks_again };
+        if let Some(asks_again) = self.throttled(before, now) {
+            self.waiting.insert(key.clone(), waiting(asks_again));
+            return Turn::Throttled(asks_again);
+        }
         let free = per_minute.saturating_sub(self.granted.len());
         if before < free {
             self.waiting.remove(key);
@@ -128,8 +144,25 @@ impl<K: Clone + Ord> Budget<K> {
         let leaves = self.granted.get(before - free).or(self.granted.back());
         let free_at = leaves.map_or(now, |(granted, _)| later(*granted, MINUTE));
         let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, MINUTE));
-        self.waiting.insert(key.clone(), Waiting { namespace: namespace.into(), urgency, since, asks_again });
+        self.waiting.insert(key.clone(), waiting(asks_again));
         Turn::NotBefore(asks_again)
+    }
+
+    /// The cluster or the garden of the provider has too many requests: until then nothing is granted. In the minute after that one a second is,
+    /// the most urgent first, so that not all that have waited ask for theirs at once.
+    pub fn throttle(&mut self, until: Timestamp) {
+        self.throttled_until = Some(self.throttled_until.map_or(until, |known| known.max(until)));
+    }
+
+    /// When one that so many go before is to ask again because of that; none if it may be granted.
+    fn throttled(&self, before: usize, now: Timestamp) -> Option<Timestamp> {
+        let until = self.throttled_until.filter(|until| now < later(*until, MINUTE))?;
+        let places = i64::try_from(before).unwrap_or(i64::MAX).min(MINUTE.as_secs());
+        if now < until {
+            return Some(later(until, SignedDuration::from_secs(places)));
+        }
+        let is_lately = self.granted.back().is_some_and(|(last, _)| now < later(*last, SECOND));
+        (before > 0 || is_lately).then(|| later(now, SignedDuration::from_secs(places.max(1))))
     }
 
     /// How many go before one that has waited since then. They are counted, not sorted: thousands may wait, and each asks once a minute.

@@ -45,6 +45,42 @@ fn the_most_urgent_goes_first_and_then_who_has_waited_longest() {
 }
 
 #[test]
+fn while_the_target_has_too_many_requests_nothing_is_granted_and_then_one_a_second_the_most_urgent_first() {
+    let mut budget = Budget::default();
+    budget.throttle(at(30));
+    budget.throttle(at(20));
+    let asked = [
+        ("routine", Urgency::Routine),
+        ("new", Urgency::New),
+        ("expiring", Urgency::Expiring),
+        ("forced", Urgency::Forced),
+    ];
+    for (second, (key, urgency)) in (1..).zip(asked) {
+        let turn = budget.take((key, &key), urgency, 60, at(second));
+        assert!(matches!(turn, Turn::Throttled(until) if until >= at(30)), "{key}: {turn:?}");
+    }
+    assert_eq!(budget.waiting(at(5)), 4);
+    let mut order: Vec<(&str, i64)> = Vec::new();
+    for second in 5..60 {
+        for (key, urgency) in asked {
+            let is_time = budget.asks_again(&key, at(second)).is_none();
+            let is_waiting = !order.iter().any(|(of, _)| *of == key);
+            if is_time && is_waiting && budget.take((key, &key), urgency, 60, at(second)) == Turn::Granted {
+                order.push((key, second));
+            }
+        }
+    }
+    let keys: Vec<&str> = order.iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, ["expiring", "forced", "new", "routine"]);
+    assert!(order.iter().zip(&order[1..]).all(|(one, next)| one.1 < next.1), "{order:?}");
+    assert!(order[0].1 >= 30 && order[3].1 <= 40, "{order:?}");
+    // A minute later all of the budget is there again.
+    for key in ["one", "two"] {
+        assert_eq!(budget.take((key, &key), Urgency::New, 60, at(95)), Turn::Granted);
+    }
+}
+
+#[test]
 fn among_those_that_are_as_urgent_namespaces_take_turns() {
     let mut budget = Budget::default();
     assert_eq!(budget.take(("other", &0), Urgency::Forced, 1, at(0)), Turn::Granted);
@@ -115,6 +151,7 @@ fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
         rotate: None,
         written_until: None,
         waits_until: None,
+        throttled: false,
     };
     for (cause, expected) in [
         (Cause::Due, Urgency::Routine),

@@ -320,9 +320,12 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
     let asks_again = match observed.turn {
         Turn::Unasked => return Some(Step::TakeTurn),
         Turn::Granted => return None,
-        Turn::NotBefore(at) => at,
+        Turn::NotBefore(at) | Turn::Throttled(at) => at,
     };
-    let step = revoke_superseded(observed, now).unwrap_or_else(|| steady(observed, now));
+    // What has too many requests is asked for nothing, revocations included.
+    let is_throttled = matches!(observed.turn, Turn::Throttled(_));
+    let revoke = revoke_superseded(observed, now).filter(|_| !is_throttled);
+    let step = revoke.unwrap_or_else(|| steady(observed, now));
     let Step::Wait(until) = step else { return Some(step) };
     Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
 }

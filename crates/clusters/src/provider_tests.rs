@@ -242,6 +242,10 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
     observed.status.superseded = vec!["u-0".to_owned()];
     assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
+    // A cluster that has too many requests is asked for nothing.
+    observed.turn = Turn::Throttled(again);
+    let throttled = Observed { status: saved(plan(&observed, due)), ..observed.clone() };
+    assert_eq!(plan(&throttled, due), Step::Wait(Some(again)));
     observed.turn = Turn::Granted;
     assert_eq!(plan(&observed, due), Step::ApplyRights);
 }
@@ -296,6 +300,14 @@ fn who_waits_for_the_budget_says_until_when() {
         let granted = crate::rights_applied(&with(Turn::Granted), at(9));
         assert_eq!(granted.intent.as_ref().unwrap().waits_until, None);
         assert!(!ready(&granted).1.contains("callsPerMinute"));
+        // For another reason, which is not forgotten, either.
+        let throttled = crate::rights_applied(&with(Turn::Throttled(at(9))), at(3));
+        let unasked = crate::rights_applied(&Observed { status: throttled, ..with(Turn::Unasked) }, at(4));
+        let (_, message) = ready(&unasked);
+        assert!(
+            message.contains("too many requests (429): it is asked for at 1970-01-01T00:00:09Z"),
+            "{message}"
+        );
     }
 }
 

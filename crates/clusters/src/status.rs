@@ -27,6 +27,7 @@ pub(crate) fn complete(
     if let Some(intent) = &mut status.intent {
         intent.written_until = written_until(observed, intent);
         intent.waits_until = waits_until(observed, intent);
+        intent.throttled = is_throttled(observed, intent);
     }
     status.identity = observed.spec.issuer.identity(&observed.uid).or(status.identity.take());
     status.pending_revocations.retain(|pending| status.superseded.contains(&pending.credential));
@@ -94,20 +95,33 @@ fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
         Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
         Turn::Granted => None,
         // In whole seconds, so that people can read it: a moment late.
-        Turn::NotBefore(at) => {
+        Turn::NotBefore(at) | Turn::Throttled(at) => {
             let second = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
             Some(Timestamp::from_second(second).unwrap_or(at))
         }
     }
 }
 
+/// Whether an intent waits since its cluster or garden has too many requests.
+fn is_throttled(observed: &Observed, intent: &IssueIntent) -> bool {
+    match observed.turn {
+        Turn::Unasked => intent.throttled && intent.waits_until.is_some(),
+        Turn::Throttled(_) => true,
+        Turn::Granted | Turn::NotBefore(_) => false,
+    }
+}
+
 /// What a credential waits for, if it does.
 fn waits_for(observed: &Observed, status: &ClusterAccessStatus) -> Option<String> {
-    let until = status.intent.as_ref()?.waits_until?;
-    let provider = observed.spec.cluster.provider_name()?;
+    let intent = status.intent.as_ref()?;
+    let (until, provider) = (intent.waits_until?, observed.spec.cluster.provider_name()?);
+    let why = if intent.throttled {
+        format!("what ClusterProvider {provider} leads to has too many requests (429)")
+    } else {
+        format!("callsPerMinute of ClusterProvider {provider} is used up")
+    };
     Some(format!(
-        "The next credential waits, since callsPerMinute of ClusterProvider {provider} is used up: it is asked for at {until}, or later if \
-         others are more urgent."
+        "The next credential waits, since {why}: it is asked for at {until}, or later if others are more urgent."
     ))
 }
 
@@ -215,6 +229,7 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
         rotate: observed.spec.rotate.clone(),
         written_until: None,
         waits_until: None,
+        throttled: false,
     });
     if cause == Cause::Lost {
         status.output = None;

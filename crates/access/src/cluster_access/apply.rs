@@ -1,6 +1,7 @@
 //! Carries out one step, in the target or here.
 
 mod garden;
+mod throttled;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,7 +205,7 @@ pub(super) async fn apply(
             match (done, &memory.target) {
                 (Ok(None), _) => Applied::Again,
                 (Ok(Some(status)), _) => work.save(status).await,
-                (Err(failure), Some(target)) => work.failed_in(target, &failure).await,
+                (Err(failure), Some(target)) => work.failed_in(target, failure).await,
                 (Err(failure), None) => work.failed(&failure).await,
             }
         }
@@ -345,7 +346,7 @@ impl Work<'_> {
             }
             Err(failure) => {
                 controller.targets.forget_shoot(&source);
-                self.failed_in(&target, &failure).await
+                self.failed_in(&target, failure).await
             }
         }
     }
@@ -362,11 +363,16 @@ impl Work<'_> {
     }
 
     /// A step in the target failed.
-    async fn failed_in(&self, target: &Target, failure: &Failure) -> Applied {
+    async fn failed_in(&self, target: &Target, failure: Failure) -> Applied {
         if failure.reason == Reason::TargetUnreachable {
             self.controller.targets.answered(target, false);
         }
-        self.failed(failure).await
+        let source = observe::source(self.controller, self.access);
+        let failure = match source {
+            Some(source) => self.throttle((&source, target), failure),
+            None => failure,
+        };
+        self.failed(&failure).await
     }
 
     /// A step in the target; the status that follows, if one does.

@@ -10,8 +10,8 @@
 //! after that alone, or is listed until it expires where it cannot be; nothing that was issued has a right without its `ClusterAccess`,
 //! unless its target is away for longer than `spec.forgetAfter`.
 //!
-//! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; what this API server does not do is
-//! tried again with backoff by the queue.
+//! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; of one that has too many requests nothing is
+//! asked before it may be again, nor of what its provider leads to; what this API server does not do is tried again with backoff by the queue.
 
 mod apply;
 mod issue;
@@ -255,6 +255,18 @@ impl ClusterAccessController {
         Some((observed, step))
     }
 
+    /// For how long nothing is asked of its target yet, or of its garden, which have too many requests. Whoever is to ask the budget of a provider
+    /// waits there, where the most urgent goes first.
+    fn throttled_for(&self, access: &Access, observed: &Observed, step: &Step) -> Option<Duration> {
+        let source = observe::source(self, access)?;
+        let of_shoot = source.shoot().and_then(|_| self.targets.throttled_for(&source));
+        if observed.spec.cluster.provider_name().is_some() && step.waits_for_turn(observed) {
+            return of_shoot;
+        }
+        let garden = source.shoot().map(|(_, garden)| garden);
+        of_shoot.max(self.targets.throttled_for(garden.as_ref().unwrap_or(&source)))
+    }
+
     /// Whether there is no place in its target, or no worker for its namespace.
     fn is_busy(&self, access: &Access) -> bool {
         observe::source(self, access).is_some_and(|source| {
@@ -357,8 +369,13 @@ impl Controller for ClusterAccessController {
         match planned {
             None => return ReconcileResult::Done,
             Some((_, Step::Wait(at))) => return self.at(at),
-            Some((observed, step)) if step.waits_for_place(&observed) && self.is_busy(&cached) => {
-                return busy();
+            Some((observed, step)) if step.waits_for_place(&observed) => {
+                if let Some(wait) = self.throttled_for(&cached, &observed, &step) {
+                    return ReconcileResult::At(Instant::now() + wait);
+                }
+                if self.is_busy(&cached) {
+                    return busy();
+                }
             }
             Some(_) => {}
         }

@@ -3,25 +3,31 @@ use std::sync::{Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted};
 use coppice_clusters::{ClusterFact, ManagedFact, Permission, Urgency};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
-use coppice_scripted::{Answer, NOW, scripted};
+use coppice_scripted::{Answer, NOW, Sent, scripted};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::kinds::{ClusterProviders, Provider};
+use crate::targets::Connect;
 
 /// A controller on this API server, and its metrics.
 fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
+    controller_with(clients, None)
+}
+
+/// The same, which reaches its targets in this way.
+fn controller_with(clients: Clients, connect: Option<Connect>) -> (ClusterAccessController, Metrics) {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
     let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
     let workers = NonZeroUsize::MIN.saturating_add(15);
-    let shared = Shared::new(clock.clone(), unencrypted, namespace, workers, None);
+    let shared = Shared::new(clock.clone(), unencrypted, namespace, workers, connect);
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
     let of_access = AccessMetrics::new(&metrics);
     let controller = ClusterAccessController::new(clients, server_clock, gate, events, of_access, &shared);
@@ -356,4 +362,70 @@ async fn what_was_given_is_looked_at_once_while_nothing_changes() {
     // Another generation of the provider may allow something else.
     controller.providers.store.upsert("", provider(2, "of-the-platform"));
     assert_eq!((looked().await, looked().await), (1, 0));
+}
+
+/// How every target is reached that answers each request with this code; and what it is asked.
+fn refusing(code: u16) -> (Option<Connect>, Arc<Mutex<Vec<Sent>>>) {
+    let (there, asked) = scripted(move |_, _, _| Answer::Refused(code));
+    let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
+    (Some(connect), asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_with_too_many_requests_is_asked_for_nothing_for_a_while() {
+    let (connect, asked) = refusing(429);
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+        Method::PUT => Answer::Object(200, object("8", &body["status"])),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller_with(clients, connect);
+    let permit = controller.gate.permit().unwrap();
+    let controller = Arc::new(controller);
+    let access = decoded(&object("7", &begun()));
+    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    let saved = requests.lock().unwrap().iter().find(|sent| sent.method == Method::PUT).cloned().unwrap();
+    let error = &saved.body["status"]["lastError"];
+    assert_eq!(error["reason"], "TargetThrottled");
+    assert!(error["message"].as_str().unwrap().contains("nothing is asked of it before 20"), "{error}");
+    controller.events.flush().await;
+    // Nor by another one with the same kubeconfig.
+    let mut other = object("7", &begun());
+    (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("other"), json!("v"));
+    controller.accesses.upsert("team", decoded(&other));
+    let looked = async || {
+        asked.lock().unwrap().clear();
+        requests.lock().unwrap().clear();
+        Arc::clone(&controller).reconcile(AccessKey::new("team", "other")).await;
+        (asked.lock().unwrap().len(), requests.lock().unwrap().len())
+    };
+    assert_eq!(looked().await, (0, 0));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let (_, read) = looked().await;
+    assert!(read > 0, "it goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_provider_waits_while_its_cluster_has_too_many_requests() {
+    for (code, expected) in [(429, true), (403, false)] {
+        let (clients, _) = scripted(|method, path, body| match *method {
+            Method::GET if path.ends_with("/namespaces/team") => {
+                Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+            }
+            Method::GET if path.ends_with("/secrets/of-the-platform") => Answer::Object(200, target()),
+            Method::PUT => Answer::Object(200, by_provider("8", &body["status"])),
+            _ => Answer::Refused(404),
+        });
+        let (controller, _) = controller_with(clients, refusing(code).0);
+        controller.providers.store.upsert("", provider(1, "of-the-platform"));
+        let mut status = begun();
+        status["observedGeneration"] = json!(1);
+        let permit = controller.gate.permit().unwrap();
+        let access = decoded(&by_provider("7", &status));
+        controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+        let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
+        let turn = budgets.take("p", &other, Urgency::Expiring, 60, controller.now());
+        assert_eq!(matches!(turn, Turn::Throttled(_)), expected, "{turn:?}");
+    }
 }

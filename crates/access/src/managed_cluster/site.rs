@@ -82,13 +82,17 @@ pub(super) async fn find(
     let (key, now) = (ClusterKey::new(&observed.namespace, &observed.name), controller.now());
     let per_minute = spec.map_or(1, |spec| spec.calls_per_minute);
     let turn = providers.budgets.take(of.0, &key, managed_urgency(observed), per_minute, now);
-    if let Turn::NotBefore(until) = turn {
+    if let Turn::NotBefore(until) | Turn::Throttled(until) = turn {
         let since = providers.budgets.waits_since(of.0, &key).unwrap_or(now);
         return Ok(Found::WaitsForTurn { since, until });
     }
     let found = garden.project(&project).await;
     let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
     targets.answered(&garden, !is_silent);
+    if let Some(wait) = found.as_ref().err().and_then(|failure| garden.asks_to_wait(failure)) {
+        targets.throttle(&source, wait);
+        providers.budgets.throttle(of.0, target::wait_ends(now, wait));
+    }
     Ok(match found {
         Ok(target::Project { namespace, uid }) => Found::Site(Site {
             clients: garden.clients,
@@ -103,7 +107,7 @@ pub(super) async fn find(
 
 /// What a garden, or its kubeconfig, does not do.
 fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
-    let class = if reason == Reason::TargetUnreachable {
+    let class = if [Reason::TargetUnreachable, Reason::TargetThrottled].contains(&reason) {
         FailureClass::Transient
     } else {
         FailureClass::WaitingForInput

@@ -37,14 +37,14 @@ impl Work<'_> {
         source: &Source,
         seconds: u64,
     ) -> Result<Option<(Kubeconfig, Validity)>, ReadError> {
-        let Some((shoot, garden)) = source.shoot() else { return Ok(None) };
+        let Some((shoot, of_garden)) = source.shoot() else { return Ok(None) };
         let targets = &self.controller.targets;
-        let garden = targets.of(&self.controller.clients, &garden, self.observed.deleting).await?;
+        let garden = targets.of(&self.controller.clients, &of_garden, self.observed.deleting).await?;
         let Some(_place) = targets.place(&garden) else { return Ok(None) };
         let issued = in_time(ends, garden.kubeconfig_of_shoot(self.permit, shoot, seconds)).await;
         let is_silent = issued.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
         targets.answered(&garden, !is_silent);
-        Ok(Some(issued?))
+        Ok(Some(issued.map_err(|failure| self.throttle((&of_garden, &garden), failure))?))
     }
 
     /// Has Gardener issue the credential. What it granted counts, and a lost one is valid until it expires: nobody has its key.
