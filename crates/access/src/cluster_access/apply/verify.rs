@@ -1,0 +1,85 @@
+//! Tries a credential out: one that was issued, and one that the Secret holds.
+
+use std::time::Duration;
+
+use coppice_api::Reason;
+use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User};
+use coppice_clusters::probe::questions;
+use coppice_clusters::{IssueProgress, Observed};
+use coppice_clusters_api::Issuer;
+use coppice_runtime::client::Clients;
+
+use super::Work;
+use crate::target::{Failure, Target, Verdict, try_out, user_of};
+
+/// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
+const TRIES: u32 = 10;
+/// Between two of them.
+const BETWEEN_TRIES: Duration = Duration::from_millis(300);
+
+impl Work<'_> {
+    /// Tries out what was issued.
+    pub(super) async fn verify(&self, target: &Target, kubeconfig: &Kubeconfig) -> Result<(), Failure> {
+        let clients = self.controller.targets.clients(kubeconfig).await?;
+        match self.try_out(target, &clients, &kubeconfig.user).await? {
+            Verdict::Right => Ok(()),
+            Verdict::NotValid => {
+                let why = match self.observed.spec.issuer {
+                    Issuer::TokenRequest => "the target does not take its own token",
+                    Issuer::ClientCertificate => {
+                        "the target does not take the certificate that it signed: write a kubeconfig whose server is the API server itself, since \
+                         no certificate gets through a proxy that ends TLS"
+                    }
+                    Issuer::GardenerAdmin | Issuer::GardenerViewer => {
+                        "the Shoot does not take the certificate that Gardener issued: look in the garden whether it is reconciled"
+                    }
+                };
+                Err(Failure::new(Reason::VerificationFailed, why))
+            }
+            Verdict::Wrong(why) => Err(Failure::new(Reason::VerificationFailed, why)),
+        }
+    }
+
+    /// Whether what the Secret holds has the form that is written, and is valid.
+    pub(super) async fn verify_written(
+        &self,
+        target: &Target,
+        value: &[u8],
+    ) -> Result<IssueProgress, Failure> {
+        // It was written by us, or is not in our form.
+        let parsed = kubeconfig::parse(value, Unencrypted::ToLoopback).ok();
+        let Some(written) = parsed.filter(|parsed| parsed.text().as_bytes() == value) else {
+            return Ok(IssueProgress::Disproven);
+        };
+        let is_token = matches!(written.user, User::Token(_));
+        if is_token != (self.observed.spec.issuer == Issuer::TokenRequest) {
+            return Ok(IssueProgress::Disproven);
+        }
+        let endpoint = written.cluster.endpoint();
+        if endpoint != target.kubeconfig.cluster.endpoint() {
+            // It is sent to no other server than the one that it was written with; and it is replaced next, since that is another by now.
+            return Ok(IssueProgress::Proven(endpoint));
+        }
+        // What no client can be made of, such as a certificate with another key, was edited.
+        let Ok(clients) = self.controller.targets.clients(&written).await else {
+            return Ok(IssueProgress::Disproven);
+        };
+        let right = self.try_out(target, &clients, &written.user).await? == Verdict::Right;
+        Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
+    }
+
+    /// Tries a credential out, more than once where it does not permit what it is to permit.
+    async fn try_out(&self, target: &Target, clients: &Clients, user: &User) -> Result<Verdict, Failure> {
+        let Observed { uid, spec, .. } = self.observed;
+        // Gardener chooses the user: it is the one that the certificate says.
+        let identity = spec.issuer.identity(uid).or_else(|| user_of(user)).unwrap_or_default();
+        let questions = questions(spec.issuer, &spec.rights, &target.rules(&spec.rights).await?);
+        for _ in 1..TRIES {
+            match try_out(clients, &identity, &questions).await? {
+                Verdict::Wrong(_) => tokio::time::sleep(BETWEEN_TRIES).await,
+                verdict => return Ok(verdict),
+            }
+        }
+        try_out(clients, &identity, &questions).await
+    }
+}
