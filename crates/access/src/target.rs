@@ -3,7 +3,7 @@
 
 mod certificate;
 mod garden;
-mod given;
+mod granted;
 mod left;
 mod list;
 

@@ -32,8 +32,10 @@ pub use observed::{
     Progress, Validity,
 };
 pub use plan::{Step, plan};
-pub use provider::{Given, Permission, Usage, given, needs_labels, permission, provider_status, valid_until};
-pub use rotation::forgotten_at;
+pub use provider::{
+    GrantVerdict, Permission, Usage, grant_verdict, needs_labels, permission, provider_status, valid_until,
+};
+pub use rotation::revocation_deadline;
 pub use source::{FoundCluster, resolve};
 pub use status::{adopted, failed, revoked, rights_applied};
 pub use withdrawal::rights_taken;

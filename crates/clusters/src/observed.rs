@@ -6,7 +6,7 @@ use coppice_clusters_api::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
-use crate::provider::{Given, Permission};
+use crate::provider::{GrantVerdict, Permission};
 
 /// A `ClusterAccess` as it was read, and what is known around it.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Observed {
     /// What the `ClusterProvider` allows that its spec names.
     pub permission: Permission,
     /// What that says of what the target has by now.
-    pub given: Given,
+    pub grant: GrantVerdict,
     /// Whether the budget of that has a call left.
     pub turn: Turn,
     /// For how long at least that has it tried to revoke what was issued.

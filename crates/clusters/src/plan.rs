@@ -21,7 +21,7 @@ use crate::observed::{
 use crate::provider::Permission;
 use crate::revocation::{are_too_many, revoke_superseded};
 use crate::rights::namespaces;
-use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
+use crate::rotation::{next_attempt, next_restoration, next_rotation, revocation_deadline};
 use crate::source::{cluster_goes, names_cluster, not_ready};
 use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal};
@@ -549,14 +549,14 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
     // Whatever its author wrote since, it is no shorter than the platform has it.
     let forget_after = SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64());
     let forget_after = forget_after.max(observed.min_forget_after.unwrap_or(SignedDuration::ZERO));
-    let forgotten_at = forgotten_at(since, forget_after);
+    let deadline = revocation_deadline(since, forget_after);
     // What Gardener has issued cannot be revoked, and has nothing in the target.
     let is_of_garden = observed.spec.issuer.is_of_garden();
     let is_done = is_of_garden || observed.progress == Progress::RightsRemoved;
-    let skipped = !is_done && status.last_error.is_some() && now >= forgotten_at;
+    let skipped = !is_done && status.last_error.is_some() && now >= deadline;
     if status.has_touched_target() && !is_of_garden && !skipped {
         if let Some(next) = waits_until(observed, now) {
-            return Step::Wait(Some(next.min(forgotten_at)));
+            return Step::Wait(Some(next.min(deadline)));
         }
         match observed.progress {
             Progress::RightsRemoved => {}

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use super::*;
 use crate::observed::{ClusterFact, ManagedFact};
-use crate::provider::Given;
+use crate::provider::GrantVerdict;
 use crate::status::adopted;
 
 /// A spec with every default.
@@ -34,7 +34,7 @@ pub(crate) fn new() -> Observed {
         managed: ManagedFact::NotNamed,
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
-        given: Given::Settled,
+        grant: GrantVerdict::Settled,
         turn: Turn::Unasked,
         min_forget_after: None,
         narrows: false,

@@ -29,7 +29,7 @@ pub enum Permission {
 
 /// What a `ClusterProvider` says of what a target has by now for a `ClusterAccess` that names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Given {
+pub enum GrantVerdict {
     /// It allowed that when somebody looked, and has not changed since; or there is nothing, or nobody, to ask about.
     #[default]
     Settled,
@@ -40,9 +40,9 @@ pub enum Given {
     /// Which rights the target has is not known: it has to be asked.
     Unknown,
     /// It does not allow the credential: it is valid for too long, or its issuer is none that may be.
-    Credential,
+    CredentialNotAllowed,
     /// It does not allow the rights, or not to this namespace any more.
-    Rights,
+    RightsNotAllowed,
 }
 
 /// Whether the labels of a namespace have to be known.
@@ -92,27 +92,27 @@ pub fn permission(
 /// Whether a `ClusterProvider` of that name allows what a target has by now: these rights, and what was issued and is valid until then. One of
 /// its entries has to allow all of it. What Gardener has issued has rights of its own and cannot be revoked, and where a provider is by now
 /// one of another kind its kubeconfig does not lead to the target: nothing is taken away there.
-pub fn given(
+pub fn grant_verdict(
     (name, provider): (&str, &ClusterProviderSpec),
     (namespace, labels): (&str, &Labels),
     access: &ClusterAccessSpec,
     rights: &[&Rights],
     (valid_until, now): (Option<Timestamp>, Timestamp),
-) -> Given {
+) -> GrantVerdict {
     if access.issuer.is_of_garden() || of_another_kind(name, provider, access).is_some() {
-        return Given::Allowed;
+        return GrantVerdict::Allowed;
     }
     let covers = |allowed: &&Allowed| rights.iter().all(|rights| exceeded(rights, &allowed.rights).is_none());
     let selected = provider.allow.iter().filter(|allowed| selects(allowed, namespace, labels));
     let covering: Vec<&Allowed> = selected.filter(covers).collect();
     if covering.is_empty() && !rights.is_empty() {
-        return Given::Rights;
+        return GrantVerdict::RightsNotAllowed;
     }
     let is_allowed = |allowed: &&Allowed| {
         allowed.issuers.contains(&access.issuer)
             && valid_until.is_none_or(|until| outlasts(allowed, until, now).is_none())
     };
-    if covering.iter().any(is_allowed) { Given::Allowed } else { Given::Credential }
+    if covering.iter().any(is_allowed) { GrantVerdict::Allowed } else { GrantVerdict::CredentialNotAllowed }
 }
 
 /// Why a provider of a garden is none of a cluster, nor the other way round.

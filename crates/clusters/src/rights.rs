@@ -255,7 +255,7 @@ impl Owner<'_> {
 
 /// The uid of the `ClusterAccess` that an installation has made an object of a target for; none if others did, or an earlier version,
 /// which did not write down which installation it was.
-pub fn made_for<'a>(installation: &str, kind: TargetKind, found: &'a Value) -> Option<&'a str> {
+pub fn owner_uid<'a>(installation: &str, kind: TargetKind, found: &'a Value) -> Option<&'a str> {
     let labels = &found["metadata"]["labels"];
     let uid = labels[LABEL_ACCESS].as_str()?;
     if installation.is_empty() || uid.is_empty() || labels[LABEL_INSTALLATION] != installation {
@@ -405,17 +405,17 @@ mod tests {
     #[test]
     fn what_an_installation_has_made_is_known_by_its_id_and_its_name() {
         let account = OWNER.rights(&Rights::default()).remove(0).body;
-        assert_eq!(made_for("i", TargetKind::ServiceAccount, &account), Some("1-2"));
+        assert_eq!(owner_uid("i", TargetKind::ServiceAccount, &account), Some("1-2"));
         let bound = OWNER.bound_secret("1-2-3").body;
-        assert_eq!(made_for("i", TargetKind::Secret, &bound), Some("1-2"));
+        assert_eq!(owner_uid("i", TargetKind::Secret, &bound), Some("1-2"));
         // Of another installation, of a version without ids, and named by others.
-        assert_eq!(made_for("other", TargetKind::ServiceAccount, &account), None);
+        assert_eq!(owner_uid("other", TargetKind::ServiceAccount, &account), None);
         let before = Owner { installation: "", ..OWNER }.rights(&Rights::default()).remove(0).body;
-        assert_eq!(made_for("i", TargetKind::ServiceAccount, &before), None);
-        assert_eq!(made_for("", TargetKind::ServiceAccount, &before), None);
+        assert_eq!(owner_uid("i", TargetKind::ServiceAccount, &before), None);
+        assert_eq!(owner_uid("", TargetKind::ServiceAccount, &before), None);
         let labels = json!({LABEL_ACCESS: "1-2", LABEL_INSTALLATION: "i"});
         let by_others = json!({"metadata": {"name": "cluster-admin", "labels": labels}});
-        assert_eq!(made_for("i", TargetKind::ClusterRoleBinding, &by_others), None);
+        assert_eq!(owner_uid("i", TargetKind::ClusterRoleBinding, &by_others), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn restored_again(before: Option<&Restored>, now: Timestamp) -> Resto
 }
 
 /// When it is given up to revoke what was issued for a `ClusterAccess` that is being deleted since then.
-pub fn forgotten_at(since: Timestamp, forget_after: SignedDuration) -> Timestamp {
+pub fn revocation_deadline(since: Timestamp, forget_after: SignedDuration) -> Timestamp {
     later(since, forget_after)
 }
 

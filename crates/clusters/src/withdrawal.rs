@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{Observed, Progress};
 use crate::plan::{Step, is_of_this_spec, not_allowed, save};
-use crate::provider::{Given, Permission, valid_until};
+use crate::provider::{GrantVerdict, Permission, valid_until};
 use crate::rotation::later;
 use crate::status::{complete, failed};
 
@@ -19,7 +19,10 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// What comes before other rights are applied: they are allowed, or only take some away of those that the target is known to have. These
 /// wait for nothing.
 pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<Step> {
-    let is_known = matches!(observed.given, Given::Allowed | Given::Credential | Given::Rights);
+    let is_known = matches!(
+        observed.grant,
+        GrantVerdict::Allowed | GrantVerdict::CredentialNotAllowed | GrantVerdict::RightsNotAllowed
+    );
     if refused(observed).is_some() && is_known && observed.narrows {
         return None;
     }
@@ -29,16 +32,16 @@ pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<Step>
 /// What is to be done since what was given is not allowed any more, or is again; none if nothing is now.
 pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
     observed.spec.cluster.provider_name()?;
-    match observed.given {
-        Given::Settled => return None,
-        Given::Unread => return Some(Step::ReadProvider),
+    match observed.grant {
+        GrantVerdict::Settled => return None,
+        GrantVerdict::Unread => return Some(Step::ReadProvider),
         _ if observed.permission == Permission::Allowed => return allowed_again(observed, now),
         _ => {}
     }
     let message = refused(observed)?;
-    match observed.given {
-        Given::Unknown => return Some(Step::FindRights),
-        Given::Rights => return Some(Step::TakeRights),
+    match observed.grant {
+        GrantVerdict::Unknown => return Some(Step::FindRights),
+        GrantVerdict::RightsNotAllowed => return Some(Step::TakeRights),
         _ => {}
     }
     let is_to_go = is_credential_to_go(observed);
@@ -75,7 +78,10 @@ pub fn rights_taken(observed: &Observed, now: Timestamp) -> ClusterAccessStatus 
 
 /// What is said first of a step that failed: that what was given is not allowed any more, which hides nothing else.
 pub(crate) fn first(observed: &Observed, now: Timestamp) -> Option<(Reason, String)> {
-    let is_to_go = matches!(observed.given, Given::Unknown | Given::Rights | Given::Credential);
+    let is_to_go = matches!(
+        observed.grant,
+        GrantVerdict::Unknown | GrantVerdict::RightsNotAllowed | GrantVerdict::CredentialNotAllowed
+    );
     let message = refused(observed).filter(|_| is_to_go)?;
     Some((Reason::NotAllowed, refusal(observed, message, now)))
 }
@@ -118,7 +124,8 @@ fn is_credential_to_go(observed: &Observed) -> bool {
     let status = &observed.status;
     let left_by_crash = status.intent.as_ref().and_then(|intent| intent.written_until);
     let has_one = status.credential.is_some() || !status.superseded.is_empty() || left_by_crash.is_some();
-    let is_to_go = observed.given == Given::Credential || status.observed_generation.is_none();
+    let is_to_go =
+        observed.grant == GrantVerdict::CredentialNotAllowed || status.observed_generation.is_none();
     observed.spec.issuer.is_revocable() && has_one && is_to_go
 }
 

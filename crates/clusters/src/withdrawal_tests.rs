@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::*;
 use crate::plan::tests::{at, saved, settled, spec};
-use crate::{IssueProgress, OutputFact, given, plan};
+use crate::{IssueProgress, OutputFact, grant_verdict, plan};
 
 /// One that has its first credential by a kubeconfig of the platform, of whose rights and credential that is said, while what it asks for is
 /// not allowed.
-fn refused_with(given: Given) -> Observed {
+fn refused_with(grant: GrantVerdict) -> Observed {
     let provider = Some(ProviderName { name: "p".to_owned() });
     let permission = Permission::Refused(Reason::NotAllowed, "no".to_owned());
-    let mut observed = Observed { permission, given, ..settled() };
+    let mut observed = Observed { permission, grant, ..settled() };
     observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
     observed
 }
@@ -24,21 +24,22 @@ fn message(status: &ClusterAccessStatus) -> &str {
 #[test]
 fn narrower_rights_wait_for_nothing_that_keeps_credentials_from_being_issued() {
     // Such as a ttl or an issuer that is not allowed any more.
-    let narrower = |given| Observed { generation: 2, narrows: true, ..refused_with(given) };
-    for given in [Given::Allowed, Given::Credential, Given::Rights] {
-        assert_eq!(plan(&narrower(given), at(1)), Step::ApplyRights);
+    let narrower = |grant| Observed { generation: 2, narrows: true, ..refused_with(grant) };
+    for grant in [GrantVerdict::Allowed, GrantVerdict::CredentialNotAllowed, GrantVerdict::RightsNotAllowed] {
+        assert_eq!(plan(&narrower(grant), at(1)), Step::ApplyRights);
     }
-    let applied = Observed { progress: Progress::RightsApplied, narrows: false, ..narrower(Given::Allowed) };
+    let applied =
+        Observed { progress: Progress::RightsApplied, narrows: false, ..narrower(GrantVerdict::Allowed) };
     assert_eq!(saved(plan(&applied, at(1))).observed_generation, Some(2));
     // After a restart the target has to say first whether they are narrower.
-    assert_eq!(plan(&narrower(Given::Unknown), at(1)), Step::FindRights);
-    let wider = Observed { generation: 2, ..refused_with(Given::Allowed) };
+    assert_eq!(plan(&narrower(GrantVerdict::Unknown), at(1)), Step::FindRights);
+    let wider = Observed { generation: 2, ..refused_with(GrantVerdict::Allowed) };
     assert_eq!(saved(plan(&wider, at(1))).observed_generation, Some(1), "the target has what it had");
 }
 
 #[test]
 fn rights_go_at_once_and_the_credential_after_a_pause() {
-    let mut observed = refused_with(Given::Rights);
+    let mut observed = refused_with(GrantVerdict::RightsNotAllowed);
     assert_eq!(plan(&observed, at(1)), Step::TakeRights);
     observed.status = rights_taken(&observed, at(1));
     assert_eq!(
@@ -51,7 +52,7 @@ fn rights_go_at_once_and_the_credential_after_a_pause() {
     let ready = condition::find(&observed.status.conditions, READY).unwrap();
     assert!(ready.message.ends_with(said), "{}", ready.message);
     // Nothing is left there whose rights could be asked about.
-    observed.given = Given::Credential;
+    observed.grant = GrantVerdict::CredentialNotAllowed;
     assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(601))));
     assert_eq!(plan(&observed, at(600)), Step::Wait(Some(at(601))));
     assert_eq!(plan(&observed, at(601)), Step::RevokeAll);
@@ -64,7 +65,7 @@ fn rights_go_at_once_and_the_credential_after_a_pause() {
     observed.progress = Progress::Nothing;
     assert_eq!(plan(&observed, at(602)), Step::Wait(None));
     // It has rights and a credential again once it is allowed.
-    (observed.permission, observed.given) = (Permission::Allowed, Given::Allowed);
+    (observed.permission, observed.grant) = (Permission::Allowed, GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(700)));
     assert_eq!((observed.status.last_error.as_ref(), observed.status.sequence), (None, 1));
     observed.turn = crate::Turn::Granted;
@@ -77,16 +78,16 @@ fn rights_go_at_once_and_the_credential_after_a_pause() {
 
 #[test]
 fn what_is_allowed_again_in_time_is_kept() {
-    let mut observed = refused_with(Given::Credential);
+    let mut observed = refused_with(GrantVerdict::CredentialNotAllowed);
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!((observed.status.observed_generation, observed.status.revokes_at), (Some(1), Some(at(601))));
     assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(601))), "it is said once");
-    (observed.permission, observed.given) = (Permission::Allowed, Given::Allowed);
+    (observed.permission, observed.grant) = (Permission::Allowed, GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(3)));
     assert_eq!((observed.status.revokes_at, observed.status.phase), (None, Some(AccessPhase::Ready)));
     assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(_))));
     // What is asked for is not allowed, and what was issued is: it stays.
-    let mut observed = refused_with(Given::Allowed);
+    let mut observed = refused_with(GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!((observed.status.revokes_at, observed.status.phase), (None, Some(AccessPhase::Refused)));
     assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(until)) if until > at(700)));
@@ -94,7 +95,7 @@ fn what_is_allowed_again_in_time_is_kept() {
 
 #[test]
 fn of_certificates_it_is_said_until_when_they_are_valid() {
-    let mut observed = refused_with(Given::Credential);
+    let mut observed = refused_with(GrantVerdict::CredentialNotAllowed);
     observed.spec.issuer = Issuer::ClientCertificate;
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!(observed.status.revokes_at, None);
@@ -102,33 +103,33 @@ fn of_certificates_it_is_said_until_when_they_are_valid() {
     assert_eq!(message(&observed.status), said);
     assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(_))));
     // Without their rights they are of no use.
-    observed.given = Given::Rights;
+    observed.grant = GrantVerdict::RightsNotAllowed;
     assert_eq!(plan(&observed, at(700)), Step::TakeRights);
     assert_eq!(rights_taken(&observed, at(700)).revokes_at, None);
 }
 
 #[test]
 fn what_is_not_known_takes_nothing_away() {
-    let mut observed = refused_with(Given::Settled);
+    let mut observed = refused_with(GrantVerdict::Settled);
     observed.permission = Permission::Unread;
     assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
-    observed.given = Given::Unread;
+    observed.grant = GrantVerdict::Unread;
     assert_eq!(plan(&observed, at(1)), Step::ReadProvider);
     // It is gone, or cannot be understood.
     observed.permission = Permission::Refused(Reason::ProviderMissing, "gone".to_owned());
-    observed.given = Given::Settled;
+    observed.grant = GrantVerdict::Settled;
     for second in [1, 601] {
         assert!(matches!(plan(&observed, at(second)), Step::Wait(Some(_))));
     }
     // Nothing was issued that anybody could have.
-    let mut new = refused_with(Given::Credential);
+    let mut new = refused_with(GrantVerdict::CredentialNotAllowed);
     new.status = ClusterAccessStatus { sequence: 1, ..ClusterAccessStatus::default() };
     assert_eq!(saved(plan(&new, at(1))).revokes_at, None);
 }
 
 #[test]
 fn a_target_that_is_away_hides_no_refusal() {
-    let mut observed = refused_with(Given::Rights);
+    let mut observed = refused_with(GrantVerdict::RightsNotAllowed);
     observed.status = failed(&observed, Reason::TargetUnreachable, "it is away", at(1));
     assert_eq!(observed.status.phase, Some(AccessPhase::Refused));
     let error = observed.status.last_error.as_ref().unwrap();
@@ -141,7 +142,7 @@ fn a_target_that_is_away_hides_no_refusal() {
 
 #[test]
 fn what_a_crash_left_in_the_secret_is_to_go_as_well() {
-    let mut observed = refused_with(Given::Credential);
+    let mut observed = refused_with(GrantVerdict::CredentialNotAllowed);
     observed.status.credential = None;
     observed.status = crate::status::begun(&observed, coppice_clusters_api::Cause::First, at(1));
     let mut found = crate::plan::tests::secret("u-2", "8");
@@ -160,22 +161,31 @@ fn an_entry_has_to_allow_all_of_what_was_given() {
                 rights: &[&Rights]| {
         let provider: ClusterProviderSpec =
             serde_json::from_value(json!({"credential": {"secret": "shop"}, "allow": entries})).unwrap();
-        given(("p", &provider), ("team", &Labels::default()), access, rights, (Some(at(86_400)), at(0)))
+        grant_verdict(
+            ("p", &provider),
+            ("team", &Labels::default()),
+            access,
+            rights,
+            (Some(at(86_400)), at(0)),
+        )
     };
     let mut access = spec();
-    access.cluster = refused_with(Given::Settled).spec.cluster;
+    access.cluster = refused_with(GrantVerdict::Settled).spec.cluster;
     let view = spec().rights;
-    assert_eq!(says(&[entry(&["team"], "1d", "view")], &access, &[&view]), Given::Allowed);
-    assert_eq!(says(&[entry(&["team"], "1d", "edit")], &access, &[&view]), Given::Rights);
-    assert_eq!(says(&[entry(&["other"], "1d", "view")], &access, &[&view]), Given::Rights);
+    assert_eq!(says(&[entry(&["team"], "1d", "view")], &access, &[&view]), GrantVerdict::Allowed);
+    assert_eq!(says(&[entry(&["team"], "1d", "edit")], &access, &[&view]), GrantVerdict::RightsNotAllowed);
+    assert_eq!(says(&[entry(&["other"], "1d", "view")], &access, &[&view]), GrantVerdict::RightsNotAllowed);
     // Without rights the credential alone is left.
-    assert_eq!(says(&[entry(&["other"], "1d", "view")], &access, &[]), Given::Credential);
-    assert_eq!(says(&[entry(&["team"], "1d", "edit")], &access, &[]), Given::Allowed);
+    assert_eq!(says(&[entry(&["other"], "1d", "view")], &access, &[]), GrantVerdict::CredentialNotAllowed);
+    assert_eq!(says(&[entry(&["team"], "1d", "edit")], &access, &[]), GrantVerdict::Allowed);
     // It is valid for longer than an entry allows with these rights.
     let short = [entry(&["team"], "1h", "view"), entry(&["team"], "1d", "edit")];
-    assert_eq!(says(&short, &access, &[&view]), Given::Credential);
+    assert_eq!(says(&short, &access, &[&view]), GrantVerdict::CredentialNotAllowed);
     access.issuer = Issuer::ClientCertificate;
-    assert_eq!(says(&[entry(&["team"], "1d", "view")], &access, &[&view]), Given::Credential);
+    assert_eq!(
+        says(&[entry(&["team"], "1d", "view")], &access, &[&view]),
+        GrantVerdict::CredentialNotAllowed
+    );
     access.issuer = Issuer::GardenerAdmin;
-    assert_eq!(says(&[], &access, &[]), Given::Allowed);
+    assert_eq!(says(&[], &access, &[]), GrantVerdict::Allowed);
 }

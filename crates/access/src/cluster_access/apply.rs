@@ -11,7 +11,7 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, Given, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
+    ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
     Validity, failed, revoked, rights_taken,
 };
 use coppice_clusters_api::{ClusterAccessStatus, ClusterSource, OutputRevision, Rights, TargetIdentity};
@@ -44,7 +44,7 @@ pub(super) struct Memory {
     /// What its `ClusterProvider` allows.
     pub(super) permission: Permission,
     /// What that says of what the target has by now.
-    pub(super) given: Given,
+    pub(super) grant: GrantVerdict,
     /// Whether the budget of that has a call left.
     pub(super) turn: Turn,
     /// Which cluster answers to the kubeconfig.
@@ -73,7 +73,7 @@ impl Memory {
             cluster: ClusterFact::Unread,
             managed: None,
             permission: Permission::Unread,
-            given: Given::Settled,
+            grant: GrantVerdict::Settled,
             turn: Turn::Unasked,
             identity: None,
             target: None,
@@ -89,7 +89,7 @@ impl Memory {
     /// What the target has is another by now: if its provider is asked about anything, it is asked again.
     fn look_again(&mut self) {
         if self.permission != Permission::Unread {
-            (self.permission, self.given) = (Permission::Unread, Given::Unread);
+            (self.permission, self.grant) = (Permission::Unread, GrantVerdict::Unread);
         }
     }
 }
@@ -166,8 +166,8 @@ pub(super) async fn apply(
             Err(error) => error.into(),
         },
         Step::ReadProvider => match observe::permission(controller, access).await {
-            Ok((permission, given)) => {
-                (memory.permission, memory.given) = (permission, given);
+            Ok((permission, grant)) => {
+                (memory.permission, memory.grant) = (permission, grant);
                 Applied::Again
             }
             Err(error) => error.into(),

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{Given, Observed, Step, Turn, urgency};
+use coppice_clusters::{GrantVerdict, Observed, Step, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -236,7 +236,7 @@ impl ClusterAccessController {
     /// What is known at the beginning of a reconcile.
     fn memory(&self, access: &Access) -> Memory {
         let mut memory = Memory::new(observe::watched(self, access));
-        memory.given = observe::given_before(self, access);
+        memory.grant = observe::known_grant(self, access);
         memory
     }
 
@@ -350,7 +350,8 @@ impl Controller for ClusterAccessController {
         }
         let mut planned = self.planned(&cached);
         // For these two alone the object is not read again: a new leader does them for each.
-        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.given == Given::Unread) {
+        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.grant == GrantVerdict::Unread)
+        {
             if let Err(error) = observe::permission(&self, &cached).await {
                 return self.failed(&key, &error.to_string());
             }

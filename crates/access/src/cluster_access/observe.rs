@@ -8,7 +8,7 @@ use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, Given, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma, needs_labels,
+    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma, needs_labels,
     valid_until,
 };
 use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
@@ -91,7 +91,7 @@ pub(super) fn observed(
         managed: memory.managed.clone().unwrap_or(managed),
         cluster: memory.cluster,
         permission: memory.permission.clone(),
-        given: memory.given,
+        grant: memory.grant,
         turn: memory.turn,
         min_forget_after,
         narrows,
@@ -154,20 +154,24 @@ async fn managed_now(
 }
 
 /// What is known without asking of what its `ClusterProvider` says of what its target has by now.
-pub(super) fn given_before(controller: &ClusterAccessController, access: &Access) -> Given {
+pub(super) fn known_grant(controller: &ClusterAccessController, access: &Access) -> GrantVerdict {
     let Some(provider) = provider(controller, access).filter(|_| access.status.sequence > 0) else {
-        return Given::Settled;
+        return GrantVerdict::Settled;
     };
     // One that cannot be understood says nothing.
     if provider.spec.is_err() {
-        return Given::Settled;
+        return GrantVerdict::Settled;
     }
     let status = &access.status;
     let refused = Reason::NotAllowed.as_str();
     let was_refused = status.last_error.as_ref().is_some_and(|error| error.reason == refused);
     let key = AccessKey::new(&access.namespace, &access.name);
     let is_known = || controller.allowed_before.contains(&key, &Seen::new(access, &provider));
-    if !was_refused && status.revokes_at.is_none() && is_known() { Given::Settled } else { Given::Unread }
+    if !was_refused && status.revokes_at.is_none() && is_known() {
+        GrantVerdict::Settled
+    } else {
+        GrantVerdict::Unread
+    }
 }
 
 /// The `ClusterProvider` that it names, if that is there.
@@ -190,13 +194,13 @@ fn resolved_spec(controller: &ClusterAccessController, access: &Access) -> Optio
 pub(super) async fn permission(
     controller: &ClusterAccessController,
     access: &Access,
-) -> Result<(Permission, Given), ObserveError> {
+) -> Result<(Permission, GrantVerdict), ObserveError> {
     let resolved = resolved_spec(controller, access);
     let named = resolved.as_ref().and_then(|spec| Some((spec, spec.cluster.provider_name()?)));
-    let Some((spec, name)) = named else { return Ok((Permission::Allowed, Given::Settled)) };
+    let Some((spec, name)) = named else { return Ok((Permission::Allowed, GrantVerdict::Settled)) };
     let missing = |why: &str| {
         let message = format!("{}: ClusterProvider {name} {why}", spec.cluster.provider_field());
-        (Permission::Refused(Reason::ProviderMissing, message), Given::Settled)
+        (Permission::Refused(Reason::ProviderMissing, message), GrantVerdict::Settled)
     };
     let Some(found) = provider(controller, access) else {
         return Ok(missing(
@@ -218,15 +222,16 @@ pub(super) async fn permission(
     if permission == Permission::Allowed {
         controller.allowed_before.insert(key.clone(), Seen::new(access, &found), by_labels);
     }
-    let given = rights_of(controller, &key, access, spec).map_or(Given::Unknown, |rights| {
+    let grant = rights_of(controller, &key, access, spec).map_or(GrantVerdict::Unknown, |rights| {
         let rights: Vec<&Rights> = rights.iter().map(|spec| &spec.rights).collect();
-        coppice_clusters::given(provider, namespace, spec, &rights, validity)
+        coppice_clusters::grant_verdict(provider, namespace, spec, &rights, validity)
     });
-    let takes = given == Given::Rights || given == Given::Credential && access.status.revokes_at.is_some();
+    let takes = grant == GrantVerdict::RightsNotAllowed
+        || grant == GrantVerdict::CredentialNotAllowed && access.status.revokes_at.is_some();
     if takes && !is_current(controller, &found).await? {
         return Err(ObserveError::Behind(name.to_owned()));
     }
-    Ok((permission, given))
+    Ok((permission, grant))
 }
 
 /// Whether the API server has this provider as the cache has it: nothing is taken away by what it said before.

@@ -1,7 +1,7 @@
 //! The end of an access that is being deleted and cannot be understood, since its spec or status was written by another version or past
 //! the API server's checks: which cluster its credential is in is not known, so that it is given up when `forgetAfter` is over.
 
-use coppice_clusters::forgotten_at;
+use coppice_clusters::revocation_deadline;
 use coppice_clusters_api::cluster_access::FORGET_AFTER;
 use coppice_quantity::Duration;
 use coppice_runtime::error::chain;
@@ -75,7 +75,7 @@ async fn given_up_at(
     let provider = provider.or(object["status"]["managedCluster"]["provider"].as_str());
     let least = provider.and_then(|name| controller.providers.min_forget_after(name));
     let forget_after = SignedDuration::from_secs(written.unwrap_or(FORGET_AFTER).as_secs_i64());
-    Ok(forgotten_at(deleted, forget_after.max(least.unwrap_or(SignedDuration::ZERO))))
+    Ok(revocation_deadline(deleted, forget_after.max(least.unwrap_or(SignedDuration::ZERO))))
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ async fn what_a_provider_allows_is_understood_without_its_status() {
     let access = decoded(&by_provider("7", &begun()));
     assert_eq!(
         observe::permission(&controller, &access).await.unwrap(),
-        (Permission::Allowed, Given::Allowed)
+        (Permission::Allowed, GrantVerdict::Allowed)
     );
     assert!(observe::source(&controller, &access).is_some());
 }
@@ -227,7 +227,7 @@ async fn nothing_is_taken_away_by_what_a_provider_said_before() {
     let mut status = begun();
     status["observedGeneration"] = json!(1);
     let access = decoded(&by_provider("7", &status));
-    for (now, expected) in [(Some(1), Some(Given::Rights)), (Some(2), None), (None, None)] {
+    for (now, expected) in [(Some(1), Some(GrantVerdict::RightsNotAllowed)), (Some(2), None), (None, None)] {
         let (clients, _) = scripted(move |_, path, _| match now {
             _ if path.ends_with("/namespaces/team") => {
                 Answer::Object(200, json!({"metadata": {"labels": {"ci": "no"}}}))
@@ -241,8 +241,8 @@ async fn nothing_is_taken_away_by_what_a_provider_said_before() {
         });
         let (controller, _) = controller(clients);
         controller.providers.store.upsert("", provider(1, "of-the-platform"));
-        let given = observe::permission(&controller, &access).await.map(|(_, given)| given);
-        assert_eq!(given.ok(), expected, "{now:?}");
+        let grant = observe::permission(&controller, &access).await.map(|(_, grant)| grant);
+        assert_eq!(grant.ok(), expected, "{now:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What this installation has made in a target, whichever `ClusterAccess` it was for.
 
-use coppice_clusters::rights::{TargetKind, made_for};
+use coppice_clusters::rights::{TargetKind, owner_uid};
 use coppice_clusters_api::names::{LABEL_INSTALLATION, TARGET_NAMESPACE};
 use coppice_runtime::leader::Permit;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(crate) struct Made {
 impl Made {
     fn new(installation: &str, kind: TargetKind, found: &Value) -> Option<Self> {
         // It is a part of the name.
-        let access = made_for(installation, kind, found)?.to_owned();
+        let access = owner_uid(installation, kind, found)?.to_owned();
         let metadata = &found["metadata"];
         // Of one that is being deleted nothing more can be done.
         if !metadata["deletionTimestamp"].is_null() {

@@ -1,7 +1,7 @@
 //! What the models of these tests have in common: a `ClusterAccess` as the API server has it, and what a reconcile keeps in memory.
 
 use coppice_clusters::{
-    ClusterFact, Given, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
+    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, TargetIdentity};
 
@@ -67,7 +67,7 @@ impl StoredAccess {
             managed: ManagedFact::NotNamed,
             cluster: ClusterFact::Unread,
             permission: memory.permission.clone(),
-            given: Given::Settled,
+            grant: GrantVerdict::Settled,
             turn: memory.turn,
             min_forget_after: None,
             narrows: false,
