@@ -299,14 +299,18 @@ async fn of_a_list_that_is_not_whole_nothing_is_said_to_be_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_of_what_a_target_answers_is_repeated() {
-    for code in [400, 401, 403, 404, 409, 422, 500, 503] {
+    for code in [400, 401, 403, 404, 409, 422, 429, 500, 503] {
         let body =
             json!({"kind": "Status", "status": "Failure", "code": code, "reason": SECRET, "message": SECRET});
         let (target, _) = target(move |_, _| Answer::Object(code, body.clone()));
         let failure = target.identity().await.unwrap_err();
         assert!(!failure.message.contains(SECRET), "{failure}");
         assert!(failure.message.contains(&code.to_string()), "{failure}");
-        let expected = if code < 500 { Reason::TargetRefused } else { Reason::TargetUnreachable };
+        let expected = match code {
+            429 => Reason::TargetThrottled,
+            code if code < 500 => Reason::TargetRefused,
+            _ => Reason::TargetUnreachable,
+        };
         assert_eq!(failure.reason, expected);
     }
     // Nor what is no Status, and what cannot be understood.

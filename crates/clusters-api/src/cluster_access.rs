@@ -495,8 +495,8 @@ pub struct IssueIntent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub written_until: Option<Timestamp>,
-    /// Until when it waits, since `callsPerMinute` of its ClusterProvider is used up. It waits longer if others are more urgent then. Absent:
-    /// it does not wait.
+    /// Until when it waits, since `callsPerMinute` of its ClusterProvider is used up, or for what `throttled` says. It waits longer if others
+    /// are more urgent then. Absent: it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub waits_until: Option<Timestamp>,

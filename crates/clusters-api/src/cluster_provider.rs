@@ -188,7 +188,8 @@ pub struct ClusterProviderStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::used_by")]
     pub used_by_clusters: Vec<String>,
-    /// How many ClusterAccesses and ManagedClusters wait since `spec.callsPerMinute` is used up; counted once a minute.
+    /// How many ClusterAccesses and ManagedClusters wait since `spec.callsPerMinute` is used up, or the cluster or garden has too many requests (429); counted
+    /// once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
     /// `Ready`: whether the kubeconfig is there and can be used.
