@@ -14,8 +14,6 @@ use jiff::{SignedDuration, Timestamp};
 const CONSENT: SignedDuration = SignedDuration::from_hours(24);
 /// So many of the namespaces that are protected are named.
 const MAX_NAMED: usize = 5;
-/// No tree has more namespaces.
-const MAX_BELOW: usize = 10_000;
 
 /// A Subnamespace below one that is being deleted.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +92,12 @@ pub fn bottom_up<T>(
     own: impl Fn(&T) -> Option<String>,
 ) -> Vec<T> {
     let (mut found, mut at) = (children(namespace), 0);
-    while let Some(one) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
-        if let Some(name) = own(one) {
+    // Names of namespaces are unique: in a cluster that is in order nobody comes twice.
+    let mut expanded = BTreeSet::from([namespace.to_owned()]);
+    while let Some(one) = found.get(at) {
+        if let Some(name) = own(one)
+            && expanded.insert(name.clone())
+        {
             found.extend(children(&name));
         }
         at += 1;

@@ -73,6 +73,22 @@ fn each_goes_after_all_below_it_and_what_is_protected_stays_with_all_above_it() 
     assert_eq!(names(&all_below(&one_stays), &settings()), ["n02", "n01", "n05", "n00"]);
 }
 
+#[test]
+fn all_below_are_found_however_many_have_no_namespace_and_once_each() {
+    // What a tree has no room for is not counted among its namespaces, and is there all the same.
+    let children = |name: &str| -> Vec<String> {
+        match name {
+            "top" => (0..20_000).map(|n| format!("refused-{n}")).chain(["team".to_owned()]).collect(),
+            "team" => vec!["lowest".to_owned()],
+            _ => Vec::new(),
+        }
+    };
+    let all = bottom_up("top", children, |name| (!name.starts_with("refused")).then(|| name.clone()));
+    assert_eq!((all.len(), &*all[0]), (20_002, "lowest"));
+    let circle = |name: &str| vec![if name == "a" { "b".to_owned() } else { "a".to_owned() }];
+    assert_eq!(bottom_up("top", circle, |name| Some(name.clone())), ["a", "b", "a"]);
+}
+
 proptest! {
     /// What is said beforehand is what is done, one step after another.
     #[test]
