@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
+use coppice_actions::decision::{
+    self, DecidedBy, Decision, Deleted, FreshFacts as _, MAX_FACT_AGE, StepContext, Stopped,
+};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_api::steps::Intent;
@@ -89,7 +91,7 @@ pub(super) async fn next(
                 }
                 Progress::CheckAt(next_check)
             }
-            Err(error) => Progress::Failed(error),
+            Err(progress) => progress,
         },
         step => {
             let done = carry_out(context, permit, &observation, step).await;
@@ -102,20 +104,21 @@ pub(super) async fn next(
 }
 
 /// Deletes the Subnamespace below that caches have chosen; false where fresh reads show that it must stay or is another. A deletion
-/// cannot be taken back, so the caches do not decide alone (H3).
+/// cannot be taken back, so the caches do not decide alone, nor does consent that was read long ago (H3).
 async fn delete_below(
     context: &TreeContext,
     permit: &Permit,
     observation: &Observation,
     chosen: &SubnamespaceObject,
-) -> Result<bool, ProgressError<ReadError>> {
+) -> Result<bool, Progress> {
+    let unread = |error: ReadError| Progress::Failed(ProgressError::Read(error));
     let clients = &context.shared.clients;
     let (parent, name) = (&*chosen.namespace, &*chosen.name);
     let (now, namespace) = tokio::try_join!(
         read::get::<Subnamespaces>(&clients.reads, parent, name),
         read::get::<Namespaces>(&clients.reads, "", name),
     )
-    .map_err(|error| ProgressError::Read(ReadError::from(error)))?;
+    .map_err(|error| unread(error.into()))?;
     let Some(now) = now else { return Ok(false) };
     let own = namespace.filter(|namespace| plan::is_namespace_of(namespace, &now));
     if !plan::may_still_go(chosen, &now, own.as_ref(), &observation.settings) {
@@ -124,19 +127,21 @@ async fn delete_below(
     // Whoever creates a namespace below another one marks that one first.
     if own.is_some_and(|own| own.labels.get(LABEL_CHILDREN).is_some()) {
         let children = read::list::<Subnamespaces>(&clients.reads, name).await;
-        let children = children.map_err(|error| ProgressError::Read(ReadError::from(error)))?;
-        if !children.is_empty() {
+        if !children.map_err(|error| unread(error.into()))?.is_empty() {
             return Ok(false);
         }
     }
-    // The reads have taken their time since the permit was given.
+    // The reads have taken their time, since the permit was given and since the consent was read.
     if permit.check().is_err() {
         return Ok(false);
+    }
+    if observation.age() > MAX_FACT_AGE {
+        return Err(Progress::Again);
     }
     match write::delete::<Subnamespaces>(clients, permit, &now).await {
         Ok(()) => Ok(true),
         Err(WriteError::Conflict | WriteError::Gone) => Ok(false),
-        Err(error) => Err(ProgressError::Write(error)),
+        Err(error) => Err(Progress::Failed(ProgressError::Write(error))),
     }
 }
 

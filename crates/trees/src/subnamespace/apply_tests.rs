@@ -170,14 +170,16 @@ async fn that_a_quota_is_not_in_force_is_said_only_if_it_still_is_not() {
     }
 }
 
-/// What comes of the deletion of one below, which is in a cache as nobody protects it, where the API server has these; and the preconditions
-/// of what was deleted.
+/// What comes of the deletion of one below, which is in a cache as nobody protects it, where the API server has these and the consent was read
+/// so long ago; and the preconditions of what was deleted.
 async fn deletes_below(
     subnamespace: Answer,
     namespace: Answer,
     children: Vec<serde_json::Value>,
+    age: Duration,
 ) -> (&'static str, Vec<serde_json::Value>) {
     let seen = soon(vec![living("shop-web", "shop-web-a")]);
+    tokio::time::advance(age).await;
     let (progress, writes) = next_by(seen, move |method, path| match path {
         _ if *method != Method::GET => Answer::Object(200, json!({})),
         "/apis/coppice.dev/v1alpha1/namespaces/shop-web/subnamespaces/shop-web-a" => subnamespace.clone(),
@@ -250,11 +252,17 @@ async fn one_below_is_deleted_as_it_is_read_and_not_by_what_caches_say() {
         ("with nothing below it any more", unchanged(), marked(), vec![], ("done", 1)),
         ("without its namespace", unchanged(), Answer::Refused(404), vec![], ("done", 1)),
     ] {
-        let (progress, deletes) = deletes_below(subnamespace, namespace, children).await;
+        let (progress, deletes) = deletes_below(subnamespace, namespace, children, Duration::ZERO).await;
         assert_eq!((progress, deletes.len()), expected, "{what}");
         for preconditions in deletes {
             assert_eq!(preconditions, json!({"uid": "u-of-shop-web-a", "resourceVersion": "8"}), "{what}");
         }
+    }
+    // What allows it is read again where that took long.
+    for (seconds, expected) in [(1, ("done", 1)), (3, ("again", 0))] {
+        let age = Duration::from_secs(seconds);
+        let (progress, deletes) = deletes_below(unchanged(), namespace(&[]), vec![], age).await;
+        assert_eq!((progress, deletes.len()), expected, "after {seconds} s");
     }
 }
 
