@@ -112,9 +112,9 @@ reasons! {
         /// The API server refuses the operator a source of facts.
         Forbidden: [Verdict, NextStep, Accepted, Ready, Blocked], "Apply the ClusterRole of `deploy/install.yaml`.";
         /// A pod or Job of the namespace, or the namespace itself, cannot be decoded. Conditions that look at its kind
-        /// wait; a ttl does not look at pods or Jobs.
+        /// wait; a ttl does not look at pods or Jobs. Of a Subnamespace: the status of one below it cannot be decoded.
         Undecodable: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
-            "Change or delete the object that the message names.";
+            "Do what the message says; if it says nothing, change or delete the object that it names.";
         /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect
         /// is that of `Undecodable`.
         TooLarge: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],

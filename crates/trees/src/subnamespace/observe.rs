@@ -241,7 +241,11 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
     let undecodable = || {
         let found = below.iter().find_map(|(one, _)| Some((one, one.status_error.as_ref()?)));
         let (one, error) = found?;
-        Some((Reason::Undecodable, format!("Subnamespace {}/{}: {error}", one.namespace, one.name)))
+        let message = format!(
+            "Subnamespace {}/{}: {error}; run the version of Coppice that wrote it",
+            one.namespace, one.name
+        );
+        Some((Reason::Undecodable, message))
     };
     let stale = context.stale().or_else(unreadable).or_else(undecodable);
     let size = |position: &Position| context.size_beside(&position.tree.name, &object);
