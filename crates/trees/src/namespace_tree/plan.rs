@@ -171,8 +171,9 @@ impl TreePlan {
             QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
             QuotaDecision::Wait(at) => {
                 self.next_check = at;
-                let message =
-                    "the quota of the root is being changed: what becomes smaller has to be in force first";
+                // Given up after a while, it begins again: nothing else says that nobody puts it into force.
+                let message = "the quota of the root is being changed: what becomes smaller has to be in force first, which takes a moment; \
+                               where it never is, see whether kube-controller-manager runs";
                 Err((Reason::QuotaChanging, message.to_owned()))
             }
             QuotaDecision::Write(_, Write::Own(ledger)) => {

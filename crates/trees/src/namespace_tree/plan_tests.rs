@@ -2,6 +2,7 @@ use coppice_api::Labels;
 use coppice_api::condition::WITHIN_QUOTA;
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::names::LABEL_CHILDREN;
+use coppice_hierarchy::Lowering;
 use coppice_kinds::{NamespaceTrees, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
@@ -119,6 +120,16 @@ fn a_quota_that_was_lost_is_made_again_without_what_those_below_have() {
             ("6 pods".to_owned(), "4 pods".to_owned())
         );
     }
+}
+
+#[test]
+fn while_a_smaller_quota_is_not_in_force_it_says_who_has_to_do_that() {
+    let mut lowered = quota("20");
+    let own = Arc::get_mut(&mut lowered).unwrap().quota.as_mut().unwrap();
+    own.hard = serde_json::from_value(json!({"pods": "10"})).unwrap();
+    own.ledger.lowering = Some(Box::new(Lowering { to: own.hard.clone(), since: now() }));
+    let seen = Observation { quota: Some(lowered), ..ready() };
+    waits(&seen, Reason::QuotaChanging, "see whether kube-controller-manager runs");
 }
 
 #[test]
