@@ -44,7 +44,7 @@ const EVERY: Duration = Duration::from_mins(10);
 const MAX_TARGETS: usize = 64;
 /// So many objects are deleted in one target then.
 const MAX_DELETED: usize = 100;
-/// After so many refusals the others of a kind are left for the next time.
+/// After so many refusals the others of a kind are left for the next time, when they go first.
 const MAX_REFUSED: usize = 10;
 /// Nothing is deleted before its `ClusterAccess` was seen to be gone for so long.
 const GONE_FOR: Duration = Duration::from_hours(1);
@@ -61,8 +61,17 @@ pub(crate) struct TargetLeftoverController {
     shared: Shared,
     /// The last one that was looked through, and when its turn came.
     last: Mutex<Option<(Source, Instant)>>,
-    /// Of each target the uids of `ClusterAccess`es that are gone, and left something there: since when this is seen.
-    gone: Mutex<BTreeMap<Source, BTreeMap<String, Instant>>>,
+    /// What is remembered of each target.
+    seen: Mutex<BTreeMap<Source, Seen>>,
+}
+
+/// What is remembered of a target.
+#[derive(Default)]
+struct Seen {
+    /// The uids of `ClusterAccess`es that are gone, and left something there: since when this is seen.
+    gone: BTreeMap<String, Instant>,
+    /// The uids of objects that it refused to delete, until it was asked for all that is left.
+    refused: BTreeSet<String>,
 }
 
 /// Why a target was not looked through, or not to the end.
@@ -90,7 +99,7 @@ enum SweepError {
 impl TargetLeftoverController {
     /// The controller, on the API server of this cluster and on what it shares with the others.
     pub(crate) fn new(clients: Clients, gate: Gate, metrics: AccessMetrics, shared: Shared) -> Self {
-        Self { clients, gate, metrics, shared, last: Mutex::default(), gone: Mutex::default() }
+        Self { clients, gate, metrics, shared, last: Mutex::default(), seen: Mutex::default() }
     }
 
     /// Deletes what is left in a target.
@@ -151,11 +160,11 @@ impl TargetLeftoverController {
 
     /// Remembers that these are left in a target, and keeps of them those whose access has been gone for long enough.
     fn keep_long_gone(&self, source: &Source, living: &BTreeSet<Box<str>>, left: &mut Vec<Made>) {
-        let (now, mut all) = (Instant::now(), self.gone());
-        for gone in all.values_mut() {
-            gone.retain(|access, _| !living.contains(access.as_str()));
+        let (now, mut all) = (Instant::now(), self.seen());
+        for seen in all.values_mut() {
+            seen.gone.retain(|access, _| !living.contains(access.as_str()));
         }
-        let gone = all.entry(source.clone()).or_default();
+        let gone = &mut all.entry(source.clone()).or_default().gone;
         let before = std::mem::take(gone);
         // Those that are known already keep their place.
         let (known, new): (Vec<&Made>, Vec<&Made>) =
@@ -170,21 +179,24 @@ impl TargetLeftoverController {
         left.retain(|made| gone.get(&made.access).is_some_and(is_long_gone));
     }
 
-    fn gone(&self) -> MutexGuard<'_, BTreeMap<Source, BTreeMap<String, Instant>>> {
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<Source, Seen>> {
         // A panic leaves valid data: at worst something is seen to be left again.
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes these. One that the target refuses keeps no other from that.
+    /// Deletes these, first what the target did not refuse before. One that it refuses keeps no other from that.
     async fn delete(
         &self,
         permit: &Permit,
         (source, target): (&Source, &Target),
         left: &[Made],
     ) -> Result<(), SweepError> {
+        let before = self.refused_before(source, left);
+        let mut in_order: Vec<&Made> = left.iter().collect();
+        in_order.sort_by_key(|made| before.contains(&made.uid));
         let (mut deleted, mut refusal) = (0, None);
         let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
-        for made in left {
+        for made in in_order {
             if deleted == MAX_DELETED || permit.check().is_err() {
                 break;
             }
@@ -195,6 +207,7 @@ impl TargetLeftoverController {
                 Ok(()) => deleted += 1,
                 Err(failure) if failure.reason == Reason::TargetRefused => {
                     *refused.entry(made.described()).or_default() += 1;
+                    self.seen().entry(source.clone()).or_default().refused.insert(made.uid.clone());
                     refusal = Some(failure);
                     continue;
                 }
@@ -209,6 +222,18 @@ impl TargetLeftoverController {
             );
         }
         refusal.map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// The uids of those of these that the target refused to delete; none once it refused all of them.
+    fn refused_before(&self, source: &Source, left: &[Made]) -> BTreeSet<String> {
+        let left: BTreeSet<&str> = left.iter().map(|made| made.uid.as_str()).collect();
+        let mut all = self.seen();
+        let refused = &mut all.entry(source.clone()).or_default().refused;
+        refused.retain(|uid| left.contains(uid.as_str()));
+        if refused.len() == left.len() {
+            refused.clear();
+        }
+        refused.clone()
     }
 
     /// Every target that is reached: by what was begun and is not suspended, and by providers. What Gardener issues has nothing there.
@@ -248,7 +273,7 @@ impl Controller for TargetLeftoverController {
             return Vec::new();
         }
         let (targets, now) = (self.targets(), Instant::now());
-        self.gone().retain(|source, _| targets.contains(source));
+        self.seen().retain(|source, _| targets.contains(source));
         // A panic leaves valid data: one assignment.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < EVERY) {

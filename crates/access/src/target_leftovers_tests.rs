@@ -172,11 +172,11 @@ async fn a_target_that_shows_other_accesses_each_time_fills_no_memory() {
     let (permit, source, target) = (controller.gate.permit().unwrap(), source(), target(clients));
     for _ in 0..3 {
         controller.sweep_target(&permit, (&source, &target), "i").await.unwrap();
-        let remembered: Vec<usize> = controller.gone().values().map(BTreeMap::len).collect();
+        let remembered: Vec<usize> = controller.seen().values().map(|seen| seen.gone.len()).collect();
         assert_eq!(remembered, [MAX_GONE]);
     }
     // Nobody leads to it any more.
-    assert!(controller.all().is_empty() && controller.gone().is_empty());
+    assert!(controller.all().is_empty() && controller.seen().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,6 +204,29 @@ async fn what_the_target_refuses_to_delete_keeps_nothing_else() {
     assert_eq!(deleted.len(), MAX_REFUSED + 1, "{deleted:?}");
     assert!(deleted[0].ends_with("/coppice-refused0"), "{deleted:?}");
     assert!(deleted[MAX_REFUSED].ends_with("/namespaces/shop/roles/coppice-dead"), "{deleted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_target_always_refuses_does_not_keep_the_others_of_its_kind_for_ever() {
+    let mut bindings: Vec<Value> = (0..MAX_REFUSED).map(|n| binding(&format!("refused{n}"), "i")).collect();
+    bindings.push(binding("zdead", "i"));
+    let (clients, requests) = scripted(move |method, path, _| match *method {
+        Method::GET if path.ends_with("/rolebindings") => Answer::Object(200, json!({"items": bindings})),
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ if path.contains("/coppice-refused") => Answer::Refused(403),
+        _ => Answer::Object(200, json!({})),
+    });
+    let (controller, _) = controller(&[], Some(&[]));
+    let last = || requests.lock().unwrap().iter().rev().find(|sent| sent.method == Method::DELETE).cloned();
+    sweep_twice(&controller, clients.clone()).await.unwrap_err();
+    let refused = format!("/coppice-refused{}", MAX_REFUSED - 1);
+    assert!(last().is_some_and(|sent| sent.path.ends_with(&refused)), "{:?}", last());
+    requests.lock().unwrap().clear();
+    let (permit, source, target) = (controller.gate.permit().unwrap(), source(), target(clients));
+    controller.sweep_target(&permit, (&source, &target), "i").await.unwrap_err();
+    let sent = requests.lock().unwrap();
+    let first = sent.iter().find(|sent| sent.method == Method::DELETE);
+    assert!(first.is_some_and(|sent| sent.path.ends_with("/coppice-zdead")), "{first:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,7 @@ pub(crate) struct Made {
     kind: TargetKind,
     namespace: String,
     name: String,
-    uid: String,
+    pub(crate) uid: String,
     /// The uid of the `ClusterAccess` that it was made for.
     pub(crate) access: String,
 }
