@@ -68,7 +68,12 @@ fn a_plan_of_what_is_not_made_yet_has_everything_and_of_anothers_what_a_hand_ove
         against("coppice cluster plan shop -n team -o json", vec![(MANAGED, 200, managed()), none(CLUSTER)]);
     let found: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let class = json!({"field": "spec.topology.classRef.name", "from": null, "to": "small"});
-    assert!(found.contains(&class), "{ran:?}");
+    assert!(found.contains(&class) && !ran.err.contains("is not made again"), "{ran:?}");
+    // What was made and is gone is not made again, since it would be empty.
+    let mut made = managed();
+    made["status"] = json!({"cluster": {"kind": "Cluster", "namespace": "team", "name": "shop", "uid": "c"}});
+    let (ran, _) = against("coppice cluster plan shop -n team", vec![(MANAGED, 200, made), none(CLUSTER)]);
+    assert!(ran.code == 0 && ran.err.contains("the Cluster shop that was made is gone"), "{ran:?}");
     let mut theirs = cluster();
     theirs["metadata"]["labels"] = json!({});
     theirs["metadata"]["annotations"] = json!({});

@@ -138,6 +138,12 @@ async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Res
             args.name
         ))?;
     }
+    if let Some(made) = managed.status.cluster.as_ref().filter(|made| live["metadata"]["uid"] != *made.uid) {
+        io.print_note(&format!(
+            "note: the {} {} that was made is gone, or is that of another garden: it is not made again, and nothing of this is written",
+            made.kind, made.name
+        ))?;
+    }
     let desired = desired_of(&managed, &live).map_err(|failure| anyhow!(failure.message))?;
     let found = changes(&live, &merged(&live, &desired));
     let nothing = "nothing would be changed: the cluster is as its spec says";
