@@ -181,6 +181,8 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
             let cluster = &observed.spec.cluster;
             let restore = if cluster.gardener.is_some() {
                 "delete this ClusterAccess, since its Shoot was replaced by another one of that name"
+            } else if cluster.cluster_api.is_some() {
+                "delete this ClusterAccess, since its Cluster was replaced by another one of that name"
             } else if cluster.provider.is_some() {
                 "ask the platform for a kubeconfig of the cluster before"
             } else {

@@ -1,5 +1,5 @@
 use coppice_api::condition::{self, READY};
-use coppice_clusters_api::{AccessPhase, CapiCluster, ClusterSource};
+use coppice_clusters_api::{AccessPhase, CapiCluster, ClusterSource, TargetIdentity};
 
 use super::tests::{at, saved, secret, settled};
 use super::*;
@@ -32,6 +32,20 @@ fn a_cluster_is_looked_at_before_each_credential_and_at_no_other_time() {
     observed.status = saved(plan(&observed, due));
     observed.cluster = ClusterFact::Unread;
     assert_eq!(plan(&observed, due), Step::RevokeAll);
+}
+
+#[test]
+fn another_cluster_of_that_name_is_not_the_same_one() {
+    let mut observed = of_cluster_api();
+    let due = observed.status.next_rotation.unwrap();
+    observed.cluster = ClusterFact::Stays;
+    observed.status = saved(plan(&observed, due));
+    observed.output = OutputFact::Ours(secret("u-1", "7"));
+    observed.target = Some(TargetIdentity { uid: "other".to_owned(), endpoint: "e".to_owned() });
+    let error = saved(plan(&observed, due)).last_error.unwrap();
+    assert_eq!(error.reason, "TargetChanged");
+    // Its Secret is Cluster API's: nobody can write the kubeconfig before into it.
+    assert!(error.message.contains("delete this ClusterAccess, since its Cluster was replaced"), "{error:?}");
 }
 
 #[test]
