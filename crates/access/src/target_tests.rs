@@ -368,6 +368,18 @@ async fn which_rights_an_access_has_the_target_says_by_its_bindings() {
     assert_eq!(serde_json::to_value(found).unwrap(), expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_not_looked_at_of_a_role_may_permit_anything() {
+    let one = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    let any = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
+    for (number, last) in [(MAX_RULES, &one), (MAX_RULES + 1, &any)] {
+        let role = json!({"rules": vec![one.clone(); number]});
+        let (target, _) = target(move |_, _| Answer::Object(200, role.clone()));
+        let found = target.rules_of(TargetKind::ClusterRole, "", "coppice-1-2").await.unwrap();
+        assert_eq!(json!(found.last()), *last, "{number}");
+    }
+}
+
 /// What was written, with the uid that a deletion is about.
 fn requests(written: &Written) -> Vec<(Method, String, Value)> {
     let written = written.lock().unwrap();
