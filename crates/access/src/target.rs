@@ -101,7 +101,8 @@ struct FoundMeta {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FoundRole {
-    rules: Vec<BTreeMap<String, Vec<String>>>,
+    /// Null of one that aggregates others, as long as there are none.
+    rules: Option<Vec<BTreeMap<String, Vec<String>>>>,
 }
 
 impl Target {
@@ -310,14 +311,15 @@ impl Target {
         let role = self.get::<FoundRole>(&format!("{}/{name}", kind.collection(namespace))).await?;
         let words =
             |rule: &BTreeMap<String, Vec<String>>, field: &str| rule.get(field).cloned().unwrap_or_default();
-        let rules = role.rules.iter().take(MAX_RULES).map(|rule| Rule {
+        let role = role.rules.unwrap_or_default();
+        let rules = role.iter().take(MAX_RULES).map(|rule| Rule {
             api_groups: words(rule, "apiGroups"),
             resources: words(rule, "resources"),
             verbs: words(rule, "verbs"),
             resource_names: words(rule, "resourceNames"),
         });
         let mut rules: Vec<Rule> = rules.collect();
-        if role.rules.len() > MAX_RULES {
+        if role.len() > MAX_RULES {
             // The others may permit anything.
             let any = || vec!["*".to_owned()];
             rules.push(Rule {

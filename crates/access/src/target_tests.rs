@@ -380,6 +380,15 @@ async fn what_is_not_looked_at_of_a_role_may_permit_anything() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_role_that_aggregates_none_has_no_rules() {
+    for role in [json!({"rules": null}), json!({"rules": []}), json!({})] {
+        let (target, _) = target(move |_, _| Answer::Object(200, role.clone()));
+        let found = target.rules_of(TargetKind::ClusterRole, "", "all-views").await.unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
 /// What was written, with the uid that a deletion is about.
 fn requests(written: &Written) -> Vec<(Method, String, Value)> {
     let written = written.lock().unwrap();
