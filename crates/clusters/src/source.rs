@@ -5,8 +5,8 @@
 
 use coppice_api::Reason;
 use coppice_clusters_api::{
-    CapiCluster, ClusterAccessStatus, ClusterSource, ClusterState, GardenerShoot, ManagedClusterSpec,
-    ManagedClusterStatus, NamedCluster,
+    CapiCluster, ClusterAccessStatus, ClusterSource, GardenerShoot, ManagedClusterSpec, ManagedClusterStatus,
+    NamedCluster,
 };
 use jiff::Timestamp;
 
@@ -59,8 +59,12 @@ fn ready(name: &str, found: Option<FoundCluster<'_>>) -> Result<NamedCluster, St
     }
     let Some(spec) = found.spec else { return waits("cannot be understood by this version of Coppice") };
     if found.status.created.is_none() {
-        let state = found.status.state.unwrap_or(ClusterState::Planning).as_str();
-        return waits(&format!("was not ready yet, its state is {state}"));
+        return match found.status.state {
+            Some(state) => waits(&format!("was not ready yet, its state is {}", state.as_str())),
+            None => waits(
+                "was not looked at yet: if that stays so, ask the platform whether ManagedClusters are switched on",
+            ),
+        };
     }
     let provider = spec.provider.gardener.as_ref().map(|shoot| shoot.cluster_provider.clone());
     Ok(NamedCluster { uid: found.uid.to_owned(), provider })

@@ -1,5 +1,5 @@
 use coppice_api::condition::{self, READY};
-use coppice_clusters_api::{AccessPhase, Issuer, ManagedClusterName, Rights};
+use coppice_clusters_api::{AccessPhase, ClusterState, Issuer, ManagedClusterName, Rights};
 
 use super::*;
 use crate::observed::{OutputFact, Progress};
@@ -80,9 +80,11 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
         ManagedClusterStatus { state: Some(ClusterState::Creating), ..ManagedClusterStatus::default() },
     );
     let found = FoundCluster { uid: "m", spec: Some(&spec), status: &creating, deleting: false };
+    let nobody = ManagedClusterStatus::default();
     let mut access = Observed { has_finalizer: false, target: None, ..new() };
     for (found, says) in [
         (None, "does not exist in this namespace"),
+        (Some(FoundCluster { status: &nobody, ..found }), "whether ManagedClusters are switched on"),
         (Some(found), "its state is Creating"),
         (Some(FoundCluster { deleting: true, ..found }), "is being deleted"),
         (Some(FoundCluster { spec: None, ..found }), "cannot be understood"),
