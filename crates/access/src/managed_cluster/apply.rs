@@ -130,7 +130,7 @@ impl Work<'_> {
         }
         match write::remove_finalizer::<ManagedClusters>(&controller.clients, permit, managed).await {
             Ok(_) => {
-                report::ended(managed);
+                report::ended(controller, managed, observed);
                 Applied::CheckAt(None)
             }
             Err(error) => error.into(),

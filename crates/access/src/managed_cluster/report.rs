@@ -1,6 +1,8 @@
 //! Reports what has happened: Events and log.
 
 use coppice_api::Reason;
+use coppice_clusters::managed::{LiveFact, Managed, Shape};
+use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{ClusterState, ManagedClusterStatus};
 use coppice_runtime::kind::Kind as _;
 use coppice_runtime::object::OwnKind as _;
@@ -37,9 +39,21 @@ pub(super) fn saved(
     }
 }
 
-/// Reports that its cluster is gone, and it with it.
-pub(super) fn ended(managed: &ManagedClusterObject) {
-    tracing::info!(namespace = %managed.namespace, cluster = %managed.name, "its cluster is deleted; it is gone");
+/// Reports that it is gone, and whether its cluster is.
+pub(super) fn ended(
+    controller: &ManagedClusterController,
+    managed: &ManagedClusterObject,
+    observed: &Managed,
+) {
+    if matches!(observed.live, LiveFact::Foreign | LiveFact::Made(_)) {
+        let (kind, name) = (Shape::of(&observed.spec).kind(), &observed.name);
+        let message = format!(
+            "The {kind} {name} was not deleted: it is not the one that was made, or has lost the label {LABEL_MANAGED_CLUSTER}={}. Delete it if nobody needs it",
+            observed.uid
+        );
+        return publish(controller, managed, true, Reason::ClusterNotOurs.as_str(), &message);
+    }
+    tracing::info!(namespace = %managed.namespace, cluster = %managed.name, "it has no cluster any more; it is gone");
 }
 
 fn publish(

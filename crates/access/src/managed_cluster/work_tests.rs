@@ -108,6 +108,31 @@ async fn a_creation_whose_answer_is_lost_is_said_and_not_sent_again_without_a_lo
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_says_that_a_cluster_is_left() {
+    let theirs = Answer::Object(200, json!({"metadata": {"name": "shop", "uid": "made"}}));
+    for (look, expected) in [(theirs, 1), (no_cluster("shop"), 0)] {
+        let cluster = json!({"kind": "Cluster", "namespace": "team", "name": "shop", "uid": "made"});
+        let mut deleted = object(&json!({"state": "Deleting", "hash": "h", "cluster": cluster}));
+        deleted["metadata"]["deletionTimestamp"] = json!(NOW.to_string());
+        let stored = deleted.clone();
+        let (clients, requests) = scripted(move |method, path, _| match *method {
+            Method::GET if path.ends_with("/clusters/shop") => look.clone(),
+            Method::GET | Method::PATCH => Answer::Object(200, stored.clone()),
+            _ => Answer::Object(201, json!({})),
+        });
+        let controller = controller(clients);
+        let cached = read::decoded::<ManagedClusters>(deleted.to_string().as_bytes(), &()).unwrap();
+        controller.clusters.upsert("team", cached);
+        let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+        controller.events.flush().await;
+        let sent = requests.lock().unwrap();
+        let patched = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
+        let said = sent.iter().filter(|sent| sent.body["reason"] == "ClusterNotOurs").count();
+        assert_eq!((patched, said), (1, expected), "{sent:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
     let (clients, requests) = scripted(|method, path, _| match *method {
         Method::GET if path.ends_with("/clusters/shop") => Answer::Object(
