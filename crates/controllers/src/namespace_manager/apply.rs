@@ -123,3 +123,7 @@ fn with_next_plan(
     let only_says = plan.events.is_empty() && plan.status.steps.intent == status.steps.intent;
     if only_says { plan.status } else { status }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;
