@@ -9,7 +9,7 @@ mod ours;
 pub(crate) mod policy;
 
 pub(crate) use event::{Event, events};
-pub(crate) use finding::{Counts, Finding, Verdict};
+pub(crate) use finding::{Counts, Finding, FindingType};
 pub(crate) use judge::{Filter, Judge, Judgment};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use ours::{Installation, SecretName, secrets_of_access, secrets_of_provider};

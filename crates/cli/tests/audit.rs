@@ -42,7 +42,7 @@ fn log() -> String {
 fn a_log_says_who_read_a_credential_and_who_was_refused() {
     let ran = run("coppice audit check --offline -", &log());
     let table = "\
-WHEN                   WHO     WHAT          OBJECT                                VERDICT
+WHEN                   WHO     WHAT          OBJECT                                TYPE
 2026-03-01T12:00:00Z   alice   get           secrets team/ci-kubeconfig            CredentialRead
 2026-03-01T12:00:00Z   bob     patch (403)   clusteraccesses.coppice.dev team/ci   Refused
 ";
@@ -60,9 +60,8 @@ fn in_json_findings_come_with_what_was_counted() {
     let ran = run("coppice audit check --offline --allow bob -o json -", &log());
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     // Whom it allows is still reported where the API server refused it.
-    let verdicts: Vec<&Value> =
-        found["findings"].as_array().unwrap().iter().map(|one| &one["verdict"]).collect();
-    assert_eq!(verdicts, ["CredentialRead", "Refused"]);
+    let types: Vec<&Value> = found["findings"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
+    assert_eq!(types, ["CredentialRead", "Refused"]);
     assert_eq!(found["findings"][0]["sourceIPs"], json!(["10.0.0.9"]));
     assert_eq!((&found["counts"]["events"], &found["counts"]["byCoppice"]), (&json!(5), &json!(1)));
     let nothing = run("coppice audit check --offline -o json -", "");

@@ -86,7 +86,7 @@ pub(crate) async fn is_audited(clusters: &Clusters) -> Test {
     ensure!(code == 3, "{code}: {out}{err}");
     let found: Value = serde_json::from_str(&out)?;
     let findings = found["findings"].as_array().context("no findings")?;
-    for (who, verdict, resource, namespace, name) in [
+    for (who, type_, resource, namespace, name) in [
         (ADMIN, "Edited", "clusteraccesses", "team", "ci"),
         (ADMIN, "Edited", "clusterproviders", "", "shop-probe"),
         (ADMIN, "CredentialEdited", "secrets", "team", "ci-kubeconfig"),
@@ -101,10 +101,10 @@ pub(crate) async fn is_audited(clusters: &Clusters) -> Test {
         let is_it = |one: &Value| {
             let text = |field: &str| one[field].as_str().unwrap_or_default();
             one["who"] == who
-                && one["verdict"] == verdict
+                && one["type"] == type_
                 && (text("resource"), text("namespace"), text("name")) == (resource, namespace, name)
         };
-        ensure!(findings.iter().any(is_it), "{who} {verdict} {resource} {namespace}/{name}: {out}");
+        ensure!(findings.iter().any(is_it), "{who} {type_} {resource} {namespace}/{name}: {out}");
     }
     let others = findings.iter().find(|one| [ADMIN, ALICE, PROBE].iter().all(|who| one["who"] != *who));
     ensure!(others.is_none(), "{others:#?}");

@@ -9,7 +9,7 @@ use super::event::{Event, ObjectRef};
 /// What somebody did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum Verdict {
+pub(crate) enum FindingType {
     /// Changed an object of Coppice
     Edited,
     /// Changed a Secret with a credential
@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     Refused,
 }
 
-impl Verdict {
+impl FindingType {
     /// As it is printed.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,8 @@ pub(crate) struct Finding {
     pub(crate) namespace: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
-    pub(crate) verdict: Verdict,
+    #[serde(rename = "type")]
+    pub(crate) type_: FindingType,
     #[serde(rename = "sourceIPs")]
     pub(crate) source_ips: Vec<String>,
     pub(crate) user_agent: String,
@@ -68,7 +69,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(event: &Event, object: &ObjectRef, verdict: Verdict) -> Self {
+    pub(super) fn new(event: &Event, object: &ObjectRef, type_: FindingType) -> Self {
         let ObjectRef { api_group, resource, subresource, namespace, name } = object.clone();
         Self {
             when: event.request_received_timestamp,
@@ -81,7 +82,7 @@ impl Finding {
             subresource,
             namespace,
             name,
-            verdict,
+            type_,
             source_ips: event.source_ips.clone(),
             user_agent: event.user_agent.clone(),
             audit_id: event.audit_id.clone(),

@@ -6,7 +6,7 @@ use coppice_api::names::{GROUP, TREE_QUOTA_NAME};
 use jiff::Timestamp;
 
 use super::event::{Event, ObjectRef};
-use super::finding::{Counts, Finding, Verdict};
+use super::finding::{Counts, Finding, FindingType};
 use super::ours::{Installation, SecretName, is_kubernetes, is_our_name};
 
 /// Subresources of pods by which somebody gets into one, or at what it serves inside.
@@ -41,7 +41,7 @@ pub(crate) struct Filter {
     /// What was requested before.
     pub(crate) since: Option<Timestamp>,
     /// All but these, unless there are none.
-    pub(crate) only: Vec<Verdict>,
+    pub(crate) only: Vec<FindingType>,
 }
 
 impl Filter {
@@ -116,12 +116,12 @@ impl Judge {
         if !self.filter.covers(event, object) {
             return Judgment::Nothing;
         }
-        let Some(verdict) = self.verdict(event, object) else { return Judgment::Nothing };
-        let is_asked_for = self.filter.only.is_empty() || self.filter.only.contains(&verdict);
+        let Some(type_) = self.type_of(event, object) else { return Judgment::Nothing };
+        let is_asked_for = self.filter.only.is_empty() || self.filter.only.contains(&type_);
         if !is_asked_for || !self.is_first_stage(event) {
             return Judgment::Nothing;
         }
-        self.by_whom(event, object, verdict)
+        self.by_whom(event, object, type_)
     }
 
     /// A Secret that the issuer writes holds a credential, also when its `ClusterAccess` is gone by now.
@@ -136,25 +136,25 @@ impl Judge {
     }
 
     /// What was done, whoever did it; none if that is of no interest.
-    fn verdict(&self, event: &Event, object: &ObjectRef) -> Option<Verdict> {
+    fn type_of(&self, event: &Event, object: &ObjectRef) -> Option<FindingType> {
         let is_dry_run = event.is_dry_run();
-        let verdict = match (self.subject(object, &event.verb)?, event.is_edit()) {
+        let type_ = match (self.subject(object, &event.verb)?, event.is_edit()) {
             (Subject::Object, true) if is_dry_run => return None,
             // Its answer has the Secret with all that it holds.
-            (Subject::Credential, true) if is_dry_run => Verdict::CredentialRead,
-            (Subject::Credential, true) => Verdict::CredentialEdited,
-            (Subject::Credential, false) => Verdict::CredentialRead,
-            (Subject::Object, true) => Verdict::Edited,
-            (Subject::Token, true) => Verdict::TokenIssued,
+            (Subject::Credential, true) if is_dry_run => FindingType::CredentialRead,
+            (Subject::Credential, true) => FindingType::CredentialEdited,
+            (Subject::Credential, false) => FindingType::CredentialRead,
+            (Subject::Object, true) => FindingType::Edited,
+            (Subject::Token, true) => FindingType::TokenIssued,
             (Subject::Object | Subject::Token, false) => return None,
-            (Subject::Pod, _) => Verdict::PodEntered,
+            (Subject::Pod, _) => FindingType::PodEntered,
         };
         match event.code() {
-            Some(401 | 403) => Some(Verdict::Refused),
+            Some(401 | 403) => Some(FindingType::Refused),
             // It failed without any effect, such as a conflict, or a name that does not exist.
             Some(400..=499) => None,
             // After an error of the server it may have been done.
-            _ => Some(verdict),
+            _ => Some(type_),
         }
     }
 
@@ -202,11 +202,11 @@ impl Judge {
     }
 
     /// An impersonated user is not the one who did it.
-    fn by_whom(&mut self, event: &Event, object: &ObjectRef, verdict: Verdict) -> Judgment {
+    fn by_whom(&mut self, event: &Event, object: &ObjectRef, type_: FindingType) -> Judgment {
         let (user, before) = (event.user.username.as_str(), self.counts.findings);
         let count = if is_kubernetes(user) {
             &mut self.counts.by_kubernetes
-        } else if verdict == Verdict::Refused {
+        } else if type_ == FindingType::Refused {
             // Also of Coppice's own accounts: then something is not installed as it has to be.
             &mut self.counts.findings
         } else if self.installation.accounts.iter().any(|account| account == user) {
@@ -220,7 +220,7 @@ impl Judge {
         if self.counts.findings == before {
             return Judgment::Expected;
         }
-        Judgment::Found(Box::new(Finding::new(event, object, verdict)))
+        Judgment::Found(Box::new(Finding::new(event, object, type_)))
     }
 }
 

@@ -21,16 +21,16 @@ fn event(user: &str, verb: &str, of: &str, (namespace, name): (&str, &str), code
     serde_json::from_value(event).unwrap()
 }
 
-fn verdict(judge: &mut Judge, event: &Event) -> Option<Verdict> {
+fn type_of(judge: &mut Judge, event: &Event) -> Option<FindingType> {
     match judge.judge(event) {
-        Judgment::Found(finding) => Some(finding.verdict),
+        Judgment::Found(finding) => Some(finding.type_),
         Judgment::Nothing | Judgment::Expected => None,
     }
 }
 
 #[test]
 fn edits_of_our_objects_and_reads_of_credentials_by_others_are_found() {
-    use Verdict::{CredentialEdited, CredentialRead, Edited, PodEntered, Refused, TokenIssued};
+    use FindingType::{CredentialEdited, CredentialRead, Edited, PodEntered, Refused, TokenIssued};
     let by_name = "rbac.authorization.k8s.io/clusterroles";
     for (verb, of, object, code, expected) in [
         ("patch", "coppice.dev/clusteraccesses", ("team", "ci"), 200, Some(Edited)),
@@ -76,7 +76,7 @@ fn edits_of_our_objects_and_reads_of_credentials_by_others_are_found() {
         ("patch", "/resourcequotas", ("team", "coppice"), 200, Some(Edited)),
         ("patch", "/resourcequotas", ("team", "other"), 200, None),
     ] {
-        let found = verdict(&mut judge(), &event("alice", verb, of, object, code));
+        let found = type_of(&mut judge(), &event("alice", verb, of, object, code));
         assert_eq!(found, expected, "{verb} {of} {object:?} {code}");
     }
 }
@@ -97,7 +97,7 @@ fn who_may_is_counted_and_whom_they_impersonate_does_not_matter() {
     assert_eq!(finding.who(), format!("mallory as {ISSUER}"));
     // What Coppice itself is refused says that something is not installed as it has to be.
     let refused = event(ISSUER, "create", "/secrets", ("team", "ci-kubeconfig"), 403);
-    assert_eq!(verdict(&mut judge, &refused), Some(Verdict::Refused));
+    assert_eq!(type_of(&mut judge, &refused), Some(FindingType::Refused));
     assert_eq!(judge.counts().findings, 2);
 }
 
@@ -105,9 +105,9 @@ fn who_may_is_counted_and_whom_they_impersonate_does_not_matter() {
 fn a_secret_that_the_issuer_has_written_holds_a_credential_from_then_on() {
     let mut judge = judge();
     let read = event("alice", "get", "/secrets", ("shop", "new"), 200);
-    assert_eq!(verdict(&mut judge, &read), None);
+    assert_eq!(type_of(&mut judge, &read), None);
     judge.judge(&event(ISSUER, "create", "/secrets", ("shop", "new"), 201));
-    assert_eq!((verdict(&mut judge, &read), judge.known_secrets()), (Some(Verdict::CredentialRead), 2));
+    assert_eq!((type_of(&mut judge, &read), judge.known_secrets()), (Some(FindingType::CredentialRead), 2));
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn a_watch_is_found_once() {
         ("ResponseComplete", true),
     ] {
         stage.clone_into(&mut watch.stage);
-        assert_eq!(verdict(&mut judge, &watch).is_some(), found, "{stage}");
+        assert_eq!(type_of(&mut judge, &watch).is_some(), found, "{stage}");
     }
 }
 
 #[test]
 fn a_dry_run_hides_no_read_and_no_deletion() {
-    use Verdict::{CredentialEdited, CredentialRead, Edited, TokenIssued};
+    use FindingType::{CredentialEdited, CredentialRead, Edited, TokenIssued};
     let credential = ("team", "ci-kubeconfig");
     for (verb, of, object, expected) in [
         ("patch", "coppice.dev/clusteraccesses", ("team", "ci"), None),
@@ -144,7 +144,7 @@ fn a_dry_run_hides_no_read_and_no_deletion() {
     ] {
         let mut dry = event("alice", verb, of, object, 200);
         "/somewhere?fieldManager=a&dryRun=All".clone_into(&mut dry.request_uri);
-        assert_eq!(verdict(&mut judge(), &dry), expected, "{verb} {of}");
+        assert_eq!(type_of(&mut judge(), &dry), expected, "{verb} {of}");
     }
 }
 
@@ -154,11 +154,11 @@ fn what_is_not_asked_for_is_not_found() {
         let installation = Installation::new("coppice-system", "coppice-access-system");
         let mut judge = Judge::new(installation, filter);
         let edit = |namespace| event("alice", "patch", "coppice.dev/clusteraccesses", (namespace, "ci"), 200);
-        ["team", "shop"].map(|namespace| verdict(&mut judge, &edit(namespace)).is_some())
+        ["team", "shop"].map(|namespace| type_of(&mut judge, &edit(namespace)).is_some())
     };
     assert_eq!(found(Filter::default()), [true, true]);
     assert_eq!(found(Filter { within: Some("team".to_owned()), ..Filter::default() }), [true, false]);
-    assert_eq!(found(Filter { only: vec![Verdict::Refused], ..Filter::default() }), [false, false]);
+    assert_eq!(found(Filter { only: vec![FindingType::Refused], ..Filter::default() }), [false, false]);
     let since = |at: &str| Filter { since: Some(at.parse().unwrap()), ..Filter::default() };
     assert_eq!(found(since("2026-03-01T12:00:00Z")), [true, true]);
     assert_eq!(found(since("2026-03-01T12:00:01Z")), [false, false]);

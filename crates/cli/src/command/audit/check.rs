@@ -17,8 +17,8 @@ use thiserror::Error;
 use super::InstallationArgs;
 use crate::args::{ConnectionArgs, TimeArg};
 use crate::audit::{
-    Counts, Event, Filter, Finding, Installation, Judge, Judgment, Line, Lines, SecretName, Verdict, events,
-    secrets_of_access, secrets_of_provider,
+    Counts, Event, Filter, Finding, FindingType, Installation, Judge, Judgment, Line, Lines, SecretName,
+    events, secrets_of_access, secrets_of_provider,
 };
 use crate::connect::{code, connect, failed};
 use crate::print::{self, Cell, ERROR, Table, WARNING};
@@ -42,10 +42,10 @@ use crate::{Exit, Io, files, live, with_progress};
   coppice audit check audit.log --allow 'system:serviceaccount:argocd:*' --since -24h
   coppice audit check audit.log --only CredentialRead,Refused -o json
 
-Verdicts: Edited, an object of Coppice: of its kinds, or one of its installation; CredentialEdited, CredentialRead, a Secret with a \
+Types: Edited, an object of Coppice: of its kinds, or one of its installation; CredentialEdited, CredentialRead, a Secret with a \
 credential, alone or with all others of its namespace; TokenIssued, a token of an account of Coppice; PodEntered, a pod of Coppice; \
 Refused, one of these that the API server refused.
-A read that found nothing, a conflict and a dry run are none. But a dry run that changes a Secret has it in its answer, and is a read; \
+A read that found nothing, a conflict and a dry run are not reported. But a dry run that changes a Secret has it in its answer, and is a read; \
 and a deletion counts in any case, since the log does not have whether it was dry.
 
 Exit codes: 0 nothing was found, 1 error, 2 usage, 3 something was found, or there are lines that are no events.")]
@@ -63,8 +63,8 @@ pub(super) struct CheckArgs {
     #[arg(long = "allow", value_name = "USER")]
     allowed: Vec<String>,
     /// Report these alone; may be repeated, or separated by commas
-    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',', ignore_case = true)]
-    only: Vec<Verdict>,
+    #[arg(long, value_enum, value_name = "TYPE", value_delimiter = ',', ignore_case = true)]
+    only: Vec<FindingType>,
     /// Leave out what was requested before: RFC 3339, or -DURATION from now
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = TimeArg::parse)]
     since: Option<TimeArg>,
@@ -336,13 +336,13 @@ impl<'a> Report<'a> {
             self.began = true;
             return Ok(());
         }
-        let style = if finding.verdict == Verdict::Refused { WARNING } else { ERROR };
+        let style = if finding.type_ == FindingType::Refused { WARNING } else { ERROR };
         let mut cells: Vec<Cell> = vec![
             print::instant(finding.when).into(),
             finding.who().into(),
             finding.what().into(),
             finding.object().into(),
-            Cell::styled(finding.verdict.as_str(), style),
+            Cell::styled(finding.type_.as_str(), style),
         ];
         if self.args.output == Output::Wide {
             cells.extend([
@@ -378,7 +378,7 @@ impl<'a> Report<'a> {
 }
 
 fn table(output: Output) -> Table {
-    let mut headers = vec!["WHEN", "WHO", "WHAT", "OBJECT", "VERDICT"];
+    let mut headers = vec!["WHEN", "WHO", "WHAT", "OBJECT", "TYPE"];
     if output == Output::Wide {
         headers.extend(["FROM", "PROGRAM", "ID"]);
     }
