@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use coppice_controllers::cluster_manager::ClusterNamespaceManagers;
-use coppice_controllers::config::Settings;
+use coppice_controllers::config::PlatformConfig;
 use coppice_controllers::deleted_namespace::DeletionRecords;
 use coppice_controllers::managed_namespace::NamespaceRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
@@ -94,7 +94,7 @@ impl Replica {
             Runner::new(environment, shared.gate.clone(), self.queue.clone(), CancellationToken::new());
         runner.add(NamespaceManagers::new(Arc::clone(shared)));
         runner.add(DeletionRecords::new(Arc::clone(shared)));
-        runner.add(Settings::new(Arc::clone(shared), self.open_outboxes()));
+        runner.add(PlatformConfig::new(Arc::clone(shared), self.open_outboxes()));
         let records = Arc::new(OnceLock::new());
         let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared), Arc::clone(&records)));
         // Added once.

@@ -4,7 +4,7 @@ use coppice_kinds::Configs;
 use coppice_scripted::{Sent, WriteAnswer};
 use serde_json::{Value, json};
 
-use super::super::{Settings, SettingsKey};
+use super::super::{PlatformConfig, SettingsKey};
 use super::*;
 use crate::test_scene::{Scene, lines, reconcile, required, revision};
 
@@ -15,7 +15,7 @@ const WRITE_STATUS: &str = "PUT coppiceconfigs/coppice/status";
 /// What comes of a reconcile where writes are answered so, and which were made.
 async fn reconciled(scene: &Scene, answers: &[WriteAnswer]) -> (&'static str, Vec<Sent>) {
     scene.server.answer_writes(answers.iter().copied());
-    let controller = Arc::new(Settings::new(Arc::clone(&scene.shared), |_| {}));
+    let controller = Arc::new(PlatformConfig::new(Arc::clone(&scene.shared), |_| {}));
     let end = reconcile(&controller, SettingsKey).await;
     (end, scene.server.writes())
 }

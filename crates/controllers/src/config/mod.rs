@@ -38,12 +38,12 @@ impl fmt::Display for SettingsKey {
 }
 
 /// The controller of `CoppiceConfig`.
-pub struct Settings {
+pub struct PlatformConfig {
     shared: Arc<ControllerContext>,
     with_key: Box<dyn Fn(SigningKey) + Send + Sync>,
 }
 
-impl Settings {
+impl PlatformConfig {
     /// The controller, on what all controllers share. `with_key` is called with the key that signs webhooks, again and
     /// again.
     pub fn new(
@@ -54,7 +54,7 @@ impl Settings {
     }
 }
 
-impl Controller for Settings {
+impl Controller for PlatformConfig {
     type Key = SettingsKey;
     const NAME: &'static str = "coppiceconfig";
 
