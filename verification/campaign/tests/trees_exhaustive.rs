@@ -34,14 +34,14 @@ const STEPS: usize = 200;
 
 /// The nodes from the source of a transfer to its target, and the place of the root among them.
 #[derive(Clone, Copy)]
-struct Way {
+struct Route {
     path: &'static [usize],
     top: usize,
 }
 
-const THERE: Way = Way { path: &[1, 0, 2], top: 1 };
-const BACK: Way = Way { path: &[2, 0, 1], top: 1 };
-const UP: Way = Way { path: &[1, 0], top: 1 };
+const THERE: Route = Route { path: &[1, 0, 2], top: 1 };
+const BACK: Route = Route { path: &[2, 0, 1], top: 1 };
+const UP: Route = Route { path: &[1, 0], top: 1 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum End {
@@ -85,7 +85,7 @@ impl<T: Debug> Objects<T> {
 }
 
 /// What each namespace has in the end, and how the transfers end.
-type Outcome = ([i64; NODES], [Option<End>; 2]);
+type SettledState = ([i64; NODES], [Option<End>; 2]);
 
 /// What the API server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,7 +146,7 @@ struct State {
 
 /// All that can happen, with what was decided before from the same.
 struct Search {
-    ways: [Way; 2],
+    routes: [Route; 2],
     /// So many steps may be late at a time.
     late: usize,
     /// The first transfer is cancelled at some time.
@@ -170,9 +170,9 @@ fn number(resources: &Resources) -> i64 {
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 impl Search {
-    fn new(ways: [Way; 2], late: usize, cancels: bool) -> Self {
+    fn new(routes: [Route; 2], late: usize, cancels: bool) -> Self {
         Self {
-            ways,
+            routes,
             late,
             cancels,
             quotas: Objects::default(),
@@ -203,7 +203,7 @@ impl Search {
 
     /// The places whose quotas a decision about a transfer rests on, in the order in which they are read: what is nearer to the root first.
     fn order(&self, transfer: usize, status: Status) -> Vec<usize> {
-        let Way { path, top } = self.ways[transfer];
+        let Route { path, top } = self.routes[transfer];
         // Of one that has ended, whatever a late write has brought anywhere.
         let mut places = if status.ended.is_some() {
             (0..path.len()).collect()
@@ -219,7 +219,7 @@ impl Search {
     fn read_more(&self, cluster: &Cluster, transfer: usize, reads: Reads) -> Option<Reads> {
         let done = reads.iter().flatten().count();
         let place = *self.order(transfer, cluster.transfers[transfer]).get(done)?;
-        let node = self.ways[transfer].path[place];
+        let node = self.routes[transfer].path[place];
         let (quota, record) = (cluster.quotas[node], cluster.records[node]);
         let mut more = reads;
         more[done] = Some(Read { place: u8::try_from(place).unwrap(), quota, record, newest: true });
@@ -237,7 +237,7 @@ impl Search {
     }
 
     fn decide_transfer(&mut self, transfer: usize, status: Status, reads: Reads) -> Option<Change> {
-        let (Way { path, top }, id) = (self.ways[transfer], TRANSFERS[transfer]);
+        let (Route { path, top }, id) = (self.routes[transfer], TRANSFERS[transfer]);
         if status.ended.is_some() {
             let held = |read: &Read| Some((*read, release(&self.quotas.of(read.quota).ledger, id)?));
             let (read, ledger) = reads.iter().flatten().find_map(held)?;
@@ -353,7 +353,7 @@ impl Search {
             (Late::Write(own), _) if own.object() == change.object() => Late::Nothing,
             (Late::Transfer(transfer, _), Change::Status(of, _)) if transfer == of => Late::Nothing,
             (Late::Transfer(transfer, reads), Change::Quota(node, _)) => {
-                let path = self.ways[transfer].path;
+                let path = self.routes[transfer].path;
                 let seen = |read: Read| {
                     let newest = read.newest && path[usize::from(read.place)] != node;
                     Read { newest, ..read }
@@ -454,7 +454,7 @@ impl Search {
     }
 
     /// The late steps have been killed, and the other replica goes on alone.
-    fn ended(&mut self, cluster: Cluster) -> Outcome {
+    fn ended(&mut self, cluster: Cluster) -> SettledState {
         let mut state = State { cluster, late: [Late::Nothing; 2] };
         for _ in 0..STEPS {
             let Some(change) = self.live(&state.cluster).into_iter().next() else {
@@ -474,7 +474,7 @@ impl Search {
 }
 
 /// All outcomes, wherever it is that the late steps are killed; and how many states there are.
-fn explore(mut search: Search) -> (BTreeSet<Outcome>, usize) {
+fn explore(mut search: Search) -> (BTreeSet<SettledState>, usize) {
     let first = search.first();
     let (mut seen, mut clusters, mut ends) = (HashSet::from([first]), HashSet::new(), BTreeSet::new());
     let mut open = vec![first];

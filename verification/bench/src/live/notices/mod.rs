@@ -4,10 +4,10 @@
 //!
 //! It is no part of `make bench`: it takes as long as namespaces are due.
 
+mod figures;
 mod fleet;
 mod kept;
 mod measured;
-mod outcome;
 mod report;
 mod slack;
 mod witness;

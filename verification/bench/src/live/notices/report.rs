@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::json;
 
+use super::figures::{ProgramFigures, table};
 use super::measured::Measured;
-use super::outcome::{Outcome, table};
 use crate::report::Machine;
 
 /// A report that is written again and again.
@@ -14,7 +14,7 @@ pub struct NoticesReport {
     /// Where and by which command it is measured.
     pub machine: Machine,
     folder: PathBuf,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ProgramFigures>,
 }
 
 impl NoticesReport {
@@ -31,7 +31,7 @@ impl NoticesReport {
 
     /// Writes it while something is being measured.
     pub(super) fn save_meanwhile(&mut self, measured: &Measured) -> anyhow::Result<()> {
-        self.outcomes.push(Outcome::of(measured));
+        self.outcomes.push(ProgramFigures::of(measured));
         let saved = self.save(Some("it is being measured"));
         self.outcomes.pop();
         saved
@@ -39,7 +39,7 @@ impl NoticesReport {
 
     /// Adds what was measured of one program, as a whole or until that happened.
     pub(super) fn add(&mut self, measured: &Measured, incomplete: Option<&str>) -> anyhow::Result<()> {
-        self.outcomes.push(Outcome::of(measured));
+        self.outcomes.push(ProgramFigures::of(measured));
         self.save(incomplete)
     }
 

@@ -15,7 +15,7 @@ use crate::stats::{count, mib, percentile};
 
 /// Everything about one program.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct ProgramFigures {
     /// Whose.
     pub(super) subject: &'static str,
     /// What is compared, in this order.
@@ -41,7 +41,7 @@ pub(super) struct Figure {
     pub(super) value: Option<f64>,
 }
 
-impl Outcome {
+impl ProgramFigures {
     /// The figures of what was measured so far.
     pub(super) fn of(measured: &Measured) -> Self {
         let Measured { subject, fleet, begins, looks, ends, .. } = measured;
@@ -150,7 +150,7 @@ fn per_minute(posted: &Posted, begins: Timestamp) -> Vec<usize> {
 }
 
 /// The figures of all programs side by side, and of two the second by the first.
-pub(super) fn table(outcomes: &[Outcome]) -> String {
+pub(super) fn table(outcomes: &[ProgramFigures]) -> String {
     let mut text = String::from("|");
     let Some(first) = outcomes.first() else { return String::new() };
     for outcome in outcomes {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn figures_stand_side_by_side_with_their_ratio() {
-        let outcome = |subject, value| Outcome {
+        let outcome = |subject, value| ProgramFigures {
             subject,
             figures: vec![Figure { what: "requests", value: Some(value) }, Figure { what: "x", value: None }],
             per_minute: vec![1],
