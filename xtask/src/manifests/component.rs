@@ -3,7 +3,7 @@
 //! The generator knows no component by itself: `deploy/`, RBAC, admission policies and the parts of the chart follow from
 //! values of [`Component`]. The tests below run for each of them, and for one that only they know.
 
-use coppice_api::names::{FINALIZER, SERVICE_ACCOUNT};
+use coppice_api::names::{FINALIZER, GROUP, SERVICE_ACCOUNT};
 use serde_json::{Value, json};
 
 use super::{Install, namespace};
@@ -180,6 +180,46 @@ pub(crate) fn its_finalizer_alone(what: &str) -> Value {
 /// A rule of a role. `why` is written above it.
 pub(crate) fn rule(why: &str, group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"#": why, "apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// What a program needs beside the right to delete namespaces: it deletes them by the one budget, and with a record.
+pub(crate) fn deletions() -> [Value; 3] {
+    [
+        rule(
+            "The settings: what is protected, and the budget.",
+            GROUP,
+            &["coppiceconfigs"],
+            &["get", "list", "watch"],
+        ),
+        rule(
+            "Each deletion is reserved in the budget's ledger.",
+            GROUP,
+            &["coppiceconfigs/status"],
+            &["update"],
+        ),
+        rule(
+            "The records of deletions, stored before a namespace is deleted. What becomes of them is the operator's work.",
+            GROUP,
+            &["deletednamespaces"],
+            &["create", "get", "update"],
+        ),
+    ]
+}
+
+/// The Lease of this name in the program's own namespace.
+pub(crate) fn lease(name: &str) -> [Value; 2] {
+    [
+        rule(
+            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
+            "coordination.k8s.io",
+            &["leases"],
+            &["create"],
+        ),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name],
+            "verbs": ["get", "update", "watch"]
+        }),
+    ]
 }
 
 /// What every program asks the API server about those who read its metrics.

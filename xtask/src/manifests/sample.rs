@@ -1,11 +1,11 @@
 //! The component of `verification/sample`, to be copied: no installation has it. Tests install what is generated from it into
 //! `verification/sample/access.yaml`, and every test of components holds for it as well.
 
-use coppice_api::names::{FIELD_MANAGER, GROUP};
+use coppice_api::names::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 use super::Install;
-use super::component::{Component, Policy, rule};
+use super::component::{Component, Policy, deletions, lease, rule};
 use super::pod::{container_security, pod_security};
 
 /// The program, its account and its Lease.
@@ -30,18 +30,7 @@ pub(crate) fn component(install: &Install) -> Component {
         crds: Vec::new(),
         optional: true,
         cluster_rules: cluster_rules(),
-        local_rules: vec![
-            rule(
-                "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
-                "coordination.k8s.io",
-                &["leases"],
-                &["create"],
-            ),
-            json!({
-                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [PROGRAM],
-                "verbs": ["get", "update", "watch"]
-            }),
-        ],
+        local_rules: lease(PROGRAM).into(),
         user_roles: Vec::new(),
         policies: vec![Policy { name: PROGRAM, spec: own(install), param: None }],
         workload: vec![deployment(install)],
@@ -50,7 +39,7 @@ pub(crate) fn component(install: &Install) -> Component {
 }
 
 fn cluster_rules() -> Vec<Value> {
-    vec![
+    let mut rules = vec![
         rule(
             "Namespaces are watched, read again before a deletion, and deleted, always with uid and revision: the policies\n\
              coppice-guard and coppice-guard-settings bind every account of Coppice.",
@@ -65,26 +54,10 @@ fn cluster_rules() -> Vec<Value> {
             &["get", "list", "watch"],
         ),
         rule("What was decided and done.", "sample.coppice.dev", &["namespaceexpiries/status"], &["update"]),
-        rule(
-            "The settings: what is protected, and the budget.",
-            GROUP,
-            &["coppiceconfigs"],
-            &["get", "list", "watch"],
-        ),
-        rule(
-            "Each deletion is reserved in the budget's ledger.",
-            GROUP,
-            &["coppiceconfigs/status"],
-            &["update"],
-        ),
-        rule(
-            "The records of deletions, stored before a namespace is deleted. What becomes of them is the operator's work.",
-            GROUP,
-            &["deletednamespaces"],
-            &["create", "get", "update"],
-        ),
-        rule("Events about what expires.", "events.k8s.io", &["events"], &["create", "patch"]),
-    ]
+    ];
+    rules.extend(deletions());
+    rules.push(rule("Events about what expires.", "events.k8s.io", &["events"], &["create", "patch"]));
+    rules
 }
 
 /// What RBAC grants by kind only, because the name is not known yet.

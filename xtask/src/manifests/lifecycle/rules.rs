@@ -7,7 +7,7 @@ use coppice_serve::metrics::PATH;
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::{reviews, rule, user_role};
+use crate::manifests::component::{lease, reviews, rule, user_role};
 
 /// In the whole cluster.
 pub(super) fn cluster() -> Vec<Value> {
@@ -125,17 +125,10 @@ fn of_coppice() -> Vec<Value> {
 
 /// In Coppice's own namespace.
 pub(super) fn local() -> Vec<Value> {
+    let [create, update] = lease(LEASE_NAME);
     vec![
-        rule(
-            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
-            "coordination.k8s.io",
-            &["leases"],
-            &["create"],
-        ),
-        json!({
-            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE_NAME],
-            "verbs": ["get", "update", "watch"]
-        }),
+        create,
+        update,
         rule(
             "The key that signs webhooks, made at the first start. Creation cannot be limited to a name.",
             "",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::admission;
 use crate::manifests::Install;
-use crate::manifests::component::{reviews, rule, user_role};
+use crate::manifests::component::{deletions, lease, reviews, rule, user_role};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -13,6 +13,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(super) fn cluster() -> Vec<Value> {
     let mut rules = of_kubernetes();
     rules.extend(of_coppice());
+    rules.extend(deletions());
     rules.extend(reviews());
     rules.push(admission::cluster_rule());
     rules.push(rule(
@@ -96,44 +97,12 @@ fn of_coppice() -> Vec<Value> {
             &["namespacetrees/status", "quotatransfers/status", "subnamespaces/status"],
             &["update"],
         ),
-        rule(
-            "The settings: what is protected, and the budget.",
-            GROUP,
-            &["coppiceconfigs"],
-            &["get", "list", "watch"],
-        ),
-        rule(
-            "Each deletion is reserved in the budget's ledger.",
-            GROUP,
-            &["coppiceconfigs/status"],
-            &["update"],
-        ),
-        rule(
-            "The records of deletions, stored before a namespace is deleted. What becomes of them is the operator's work.",
-            GROUP,
-            &["deletednamespaces"],
-            &["create", "get", "update"],
-        ),
     ]
 }
 
 /// In Coppice's own namespace.
 pub(super) fn local() -> Vec<Value> {
-    let [secrets, own_secret] = admission::local_rules();
-    vec![
-        secrets,
-        own_secret,
-        rule(
-            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
-            "coordination.k8s.io",
-            &["leases"],
-            &["create"],
-        ),
-        json!({
-            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [TREES_ACCOUNT],
-            "verbs": ["get", "update", "watch"]
-        }),
-    ]
+    admission::local_rules().into_iter().chain(lease(TREES_ACCOUNT)).collect()
 }
 
 /// What trees mean for the roles that users have.
