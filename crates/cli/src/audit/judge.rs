@@ -112,7 +112,7 @@ impl Judge {
     pub(crate) fn judge(&mut self, event: &Event) -> Judgment {
         self.counts.events += 1;
         let Some(object) = &event.object_ref else { return Judgment::Nothing };
-        self.learn(event, object);
+        self.add_secret_of_issuer(event, object);
         if !self.filter.covers(event, object) {
             return Judgment::Nothing;
         }
@@ -125,7 +125,7 @@ impl Judge {
     }
 
     /// A Secret that the issuer writes holds a credential, also when its `ClusterAccess` is gone by now.
-    fn learn(&mut self, event: &Event, object: &ObjectRef) {
+    fn add_secret_of_issuer(&mut self, event: &Event, object: &ObjectRef) {
         let wrote = matches!(event.verb.as_str(), "create" | "update" | "patch")
             && matches!(event.code(), Some(200..=299))
             && event.user.username == self.installation.issuer;
