@@ -1,6 +1,7 @@
 //! What an object says about what became of it.
 
 use coppice_api::Reason;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Failure, Shape, at};
@@ -33,6 +34,17 @@ const FORCIBLE: [&str; 5] = [
     "ERR_INFRA_UNAUTHENTICATED",
     "ERR_INFRA_UNAUTHORIZED",
 ];
+
+/// What Gardener is asked to do with a Shoot. It takes the annotation off.
+pub(super) const OPERATION: &str = "gardener.cloud/operation";
+/// That it begins again with what it has given up.
+pub(super) const RETRY: &str = "retry";
+/// That it looks at the Shoot and what is beside it.
+const RECONCILE: &str = "reconcile";
+/// What Gardener has given up is begun again after so long.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// The same of what somebody has to do something about.
+const RETRY_FOR_USERS_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
 /// What became of an object, of the generation that it has: what its status says of an earlier one is not about what was written last.
 pub fn outcome(shape: Shape, live: &Value) -> Outcome {
@@ -86,6 +98,29 @@ fn of_shoot(live: &Value) -> Outcome {
 fn has_code(live: &Value, code: &str) -> bool {
     let errors = at(live, "/status/lastErrors").as_array().into_iter().flatten();
     errors.filter_map(|error| error["codes"].as_array()).flatten().any(|found| found == code)
+}
+
+/// Whether Gardener is asked to begin again with what it has given up, which it does not by itself. Only a Shoot has such an operation.
+pub fn is_to_be_retried(live: &Value, now: Timestamp) -> bool {
+    let is_asked = match &at(live, "/metadata/annotations")[OPERATION] {
+        Value::Null => false,
+        // It takes that up only while it has not given up.
+        operation => operation != RECONCILE,
+    };
+    let for_users = FOR_USERS.iter().any(|code| has_code(live, code));
+    let after = if for_users { RETRY_FOR_USERS_AFTER } else { RETRY_AFTER };
+    let given_up = at(live, "/status/lastOperation/lastUpdateTime").as_str();
+    let given_up = given_up.and_then(|text| text.parse::<Timestamp>().ok());
+    !is_asked && has_given_up(live) && given_up.is_some_and(|at| now.duration_since(at) >= after)
+}
+
+/// What Gardener is asked to do with a Shoot of which nothing but what is beside it was changed.
+pub(super) fn look_again(live: &Value) -> &'static str {
+    if has_given_up(live) { RETRY } else { RECONCILE }
+}
+
+fn has_given_up(live: &Value) -> bool {
+    at(live, "/status/lastOperation")["state"] == "Failed"
 }
 
 /// Whether an object is being deleted.
@@ -163,6 +198,30 @@ mod tests {
             let failed = of(&shoot(2, "Failed", codes));
             assert!(matches!(failed, Outcome::Failed(ref f) if f.class == class), "{failed:?}");
         }
+    }
+
+    #[test]
+    fn what_gardener_has_given_up_is_begun_again_after_a_while() {
+        let given_up = "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap();
+        let after = |minutes: i64| given_up + SignedDuration::from_mins(minutes);
+        for (state, codes, minutes, is) in [
+            ("Failed", vec![], 9, false),
+            ("Failed", vec![], 10, true),
+            ("Failed", vec!["ERR_INFRA_QUOTA_EXCEEDED"], 59, false),
+            ("Failed", vec!["ERR_INFRA_QUOTA_EXCEEDED"], 60, true),
+            ("Error", vec![], 600, false),
+            ("Succeeded", vec![], 600, false),
+        ] {
+            let mut live = shoot(2, state, &codes);
+            assert!(!is_to_be_retried(&live, after(minutes)), "it is not known since when");
+            live["status"]["lastOperation"]["lastUpdateTime"] = json!(given_up.to_string());
+            assert_eq!(is_to_be_retried(&live, after(minutes)), is, "{state} {codes:?} {minutes}");
+            for (asked, stays) in [("reconcile", is), ("retry", false), ("rotate-credentials-start", false)] {
+                live["metadata"]["annotations"] = json!({OPERATION: asked});
+                assert_eq!(is_to_be_retried(&live, after(minutes)), stays, "{asked}");
+            }
+        }
+        assert!(!is_to_be_retried(&cluster(3, ("ReconcileFailed", 3), "True"), after(600)));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 
 use coppice_api::Reason;
 use coppice_clusters_api::names::{
-    ANNOTATION_APPLIED, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH, LABEL_MANAGED_CLUSTER,
+    ANNOTATION_APPLIED, ANNOTATION_AUTHENTICATION, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH,
+    LABEL_MANAGED_CLUSTER,
 };
 use coppice_clusters_api::{ClusterState, ManagedClusterSpec, ManagedClusterStatus, ZoneAddresses};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::live::{is_deleting, may_be_forced, outcome};
+use super::live::{OPERATION, RETRY, is_deleting, is_to_be_retried, look_again, may_be_forced, outcome};
 use super::status::{failed, forced, made, next_attempt, ready, under_way, waits_for_turn, written};
 use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
 use crate::budget::Urgency;
@@ -247,9 +248,16 @@ fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedSt
         for (name, value) in annotations(&desired, &hash).as_object().into_iter().flatten() {
             next["metadata"]["annotations"][name] = value.clone();
         }
+        // What is beside a Shoot changes no generation of it: Gardener would read it some time within a day.
+        if let Some(operation) = is_beside_changed(live, &desired).then(|| look_again(live)) {
+            next["metadata"]["annotations"][OPERATION] = json!(operation);
+        }
         return Ok(ManagedStep::Patch(patch::merge_patch(live, &next)));
     }
     let status = match outcome(shape, live) {
+        Outcome::Failed(_) if is_failure_said(observed) && is_to_be_retried(live, now) => {
+            return Ok(annotate(OPERATION, RETRY));
+        }
         Outcome::Failed(failure) => return Err(failure),
         Outcome::Succeeded => {
             let status = ready(observed, patch::drift(live, &desired).len(), now);
@@ -276,6 +284,25 @@ fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedSt
         }
     };
     Ok(save_or_look(observed, status, LOOK_SOON, now))
+}
+
+/// Whether the configuration by which a Shoot knows users is another one, and nobody has asked Gardener for something else.
+fn is_beside_changed(live: &Value, desired: &Value) -> bool {
+    let has = at(live, "/metadata/annotations");
+    has[ANNOTATION_AUTHENTICATION] != at(desired, "/metadata/annotations")[ANNOTATION_AUTHENTICATION]
+        && has[OPERATION].is_null()
+}
+
+/// Whether status says what the provider could not do.
+fn is_failure_said(observed: &Managed) -> bool {
+    let error = observed.status.last_error.as_ref();
+    error.is_some_and(|error| {
+        error.generation == observed.generation && error.reason == Reason::ClusterFailed.as_str()
+    })
+}
+
+fn annotate(name: &str, value: &str) -> ManagedStep {
+    ManagedStep::Patch(json!({"metadata": {"annotations": {name: value}}}))
 }
 
 /// Ends what is being deleted.
@@ -306,8 +333,6 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
         return save(under_way(observed, ClusterState::Deleting, "The cluster is being deleted.", now));
     }
     let annotated = |name: &str, value: &str| at(live, "/metadata/annotations")[name] == value;
-    let annotate =
-        |name: &str, value: &str| ManagedStep::Patch(json!({"metadata": {"annotations": {name: value}}}));
     let is_shoot = Shape::of(&observed.spec) == Shape::Shoot;
     if !is_deleting(live) {
         // No single request deletes a cluster: of a Shoot Gardener sees to that, of a `Cluster` the policy of our account.
@@ -318,6 +343,9 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     if is_shoot && may_be_forced(live) && is_to_be_forced(observed, now) && !annotated(FORCE, "true") {
         let is_said = observed.status.forced.is_some();
         return if is_said { annotate(FORCE, "true") } else { save(forced(observed, now)) };
+    }
+    if is_to_be_retried(live, now) {
+        return annotate(OPERATION, RETRY);
     }
     let description = at(live, "/status/lastOperation")["description"].as_str();
     let message = description.unwrap_or("its provider has not finished");

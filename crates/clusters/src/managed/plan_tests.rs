@@ -319,6 +319,63 @@ fn a_shoot_that_is_handed_over_keeps_the_addresses_of_its_zones_and_what_others_
 }
 
 #[test]
+fn what_gardener_has_given_up_is_said_and_then_begun_again() {
+    let mut observed = ready_cluster(on_gardener());
+    let gives_up = |observed: &mut Managed| {
+        let given_up = at_second(100).to_string();
+        live(observed)["status"]["lastOperation"] = json!({"type": "Reconcile", "state": "Failed", "description": "no quota", "lastUpdateTime": given_up});
+    };
+    gives_up(&mut observed);
+    settle(&mut observed, at_second(100));
+    assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "ClusterFailed");
+    let retry =
+        ManagedStep::Patch(json!({"metadata": {"annotations": {"gardener.cloud/operation": "retry"}}}));
+    assert!(!settle(&mut observed, at_second(699)).contains(&retry), "Gardener has given up a moment ago");
+    let now = at_second(3000);
+    let steps = settle(&mut observed, now);
+    assert_eq!(steps.iter().filter(|step| **step == retry).count(), 1, "{steps:#?}");
+    // Gardener has taken it up: that is another generation, which it has not observed.
+    live(&mut observed)["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove("gardener.cloud/operation");
+    settle(&mut observed, at_second(3100));
+    succeed(&mut observed);
+    settle(&mut observed, at_second(10_000));
+    assert_eq!(observed.status.state, Some(ClusterState::Ready));
+    // The same of a deletion.
+    (observed.deleting, observed.generation) = (true, 2);
+    live(&mut observed)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    gives_up(&mut observed);
+    assert!(settle(&mut observed, at_second(10_001)).contains(&retry));
+}
+
+#[test]
+fn gardener_is_asked_to_read_another_configuration_of_users_at_once() {
+    let mut observed = ready_cluster(on_gardener());
+    for (generation, client, state, operation) in
+        [(2, "a", "Succeeded", "reconcile"), (3, "b", "Failed", "retry")]
+    {
+        observed.generation = generation;
+        let oidc = json!({"issuerURL": "https://id.example.com", "clientID": client});
+        observed.spec.oidc = Some(serde_json::from_value(oidc).unwrap());
+        live(&mut observed)["status"]["lastOperation"]["state"] = json!(state);
+        let steps = settle(&mut observed, at_second(generation * 100));
+        let patches: Vec<&Value> = steps
+            .iter()
+            .filter_map(|step| if let ManagedStep::Patch(fields) = step { Some(fields) } else { None })
+            .collect();
+        assert_eq!(patches.len(), 1, "{steps:#?}");
+        assert_eq!(patches[0]["metadata"]["annotations"]["gardener.cloud/operation"], operation);
+        live(&mut observed)["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("gardener.cloud/operation");
+        succeed(&mut observed);
+    }
+}
+
+#[test]
 fn what_somebody_asked_for_is_more_urgent_than_a_look() {
     assert_eq!(managed_urgency(&managed(on_gardener())), Urgency::New);
     let mut observed = ready_cluster(on_gardener());
