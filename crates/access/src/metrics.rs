@@ -183,7 +183,7 @@ impl AccessMetrics {
         );
         to.register(
             "managed_clusters",
-            "ManagedClusters by state, counted once a minute by every replica of `coppice-access` that works on them",
+            "ManagedClusters by state, counted once a minute by every replica of `coppice-access` that works on them; one whose deletion fails is `Failed`",
             self.managed_clusters.clone(),
         );
     }

@@ -126,7 +126,17 @@ impl Work<'_> {
         if let Some(site) = site
             && let Err(error) = site.remove_authentication(permit, observed).await
         {
-            return error.into();
+            return match error {
+                WriteError::Refused(why) => {
+                    let message = format!(
+                        "the configuration beside the Shoot {} was not deleted: {why}",
+                        observed.name
+                    );
+                    let failure = Failure::waiting(Reason::ClusterRefused, message);
+                    self.save(&managed::failed(observed, &failure, controller.now())).await
+                }
+                error => error.into(),
+            };
         }
         match write::remove_finalizer::<ManagedClusters>(&controller.clients, permit, managed).await {
             Ok(_) => {

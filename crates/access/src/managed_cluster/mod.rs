@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coppice_clusters::managed::{LiveFact, ManagedStep, not_understood};
-use coppice_clusters_api::ClusterState;
+use coppice_clusters_api::{ClusterState, ManagedClusterStatus};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -63,6 +63,14 @@ pub struct ManagedClusterController {
     targets: Arc<Targets>,
     /// When there was nothing left to do for each.
     settled: Mutex<HashMap<ClusterKey, Instant>>,
+}
+
+/// The state as which one is counted: a deletion that fails is one that has failed.
+fn counted_as(status: &ManagedClusterStatus) -> ClusterState {
+    match status.state {
+        Some(ClusterState::Deleting) if status.last_error.is_some() => ClusterState::Failed,
+        state => state.unwrap_or(ClusterState::Planning),
+    }
 }
 
 /// Namespace and name of a `ManagedCluster`.
@@ -247,7 +255,7 @@ impl Controller for ManagedClusterController {
     fn resync(&self) {
         let mut counts: BTreeMap<ClusterState, i64> = ClusterState::ALL.map(|state| (state, 0)).into();
         self.clusters.for_each(|managed| {
-            *counts.entry(managed.status.state.unwrap_or(ClusterState::Planning)).or_default() += 1;
+            *counts.entry(counted_as(&managed.status)).or_default() += 1;
         });
         self.metrics.set_managed_clusters(&counts);
         self.settled().retain(|key, _| self.clusters.get(&key.namespace, &key.name).is_some());

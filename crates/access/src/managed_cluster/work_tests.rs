@@ -200,6 +200,18 @@ async fn a_spec_that_is_too_large_or_not_understood_is_said_once_and_nothing_is_
     }
 }
 
+#[test]
+fn a_deletion_that_fails_is_counted_as_failed() {
+    let of = |status: Value| counted_as(&serde_json::from_value(status).unwrap());
+    let error = json!({
+        "reason": "ClusterOverdue", "class": "Transient", "message": "m", "generation": 2, "attempts": 1, "at": "2026-01-01T00:00:00Z"
+    });
+    assert_eq!(of(json!({})), ClusterState::Planning);
+    assert_eq!(of(json!({"state": "Deleting"})), ClusterState::Deleting);
+    assert_eq!(of(json!({"state": "Deleting", "lastError": error})), ClusterState::Failed);
+    assert_eq!(of(json!({"state": "Ready"})), ClusterState::Ready);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_status_says_so() {
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\

@@ -128,9 +128,11 @@ pub fn is_deleting(live: &Value) -> bool {
     !at(live, "/metadata/deletionTimestamp").is_null()
 }
 
-/// Whether Gardener lets its deletion be forced: it is being deleted, and has failed in one of five ways.
+/// Whether Gardener lets its deletion be forced: it is being deleted, and that has failed in one of five ways. An error of the operation before
+/// says nothing about its deletion.
 pub fn may_be_forced(live: &Value) -> bool {
-    is_deleting(live) && FORCIBLE.iter().any(|code| has_code(live, code))
+    let is_of_deletion = at(live, "/status/lastOperation")["type"] == "Delete";
+    is_deleting(live) && is_of_deletion && FORCIBLE.iter().any(|code| has_code(live, code))
 }
 
 #[cfg(test)]
@@ -229,6 +231,8 @@ mod tests {
         let mut live = shoot(2, "Failed", &["ERR_CLEANUP_CLUSTER_RESOURCES"]);
         assert!(!may_be_forced(&live), "it is not being deleted");
         live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert!(!may_be_forced(&live), "its reconciliation has failed before, and not its deletion");
+        live["status"]["lastOperation"]["type"] = json!("Delete");
         assert!(may_be_forced(&live));
         live["status"]["lastErrors"] = json!([{"codes": ["ERR_INFRA_QUOTA_EXCEEDED"]}]);
         assert!(!may_be_forced(&live));

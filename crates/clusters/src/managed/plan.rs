@@ -14,7 +14,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::live::{OPERATION, RETRY, is_deleting, is_to_be_retried, look_again, may_be_forced, outcome};
-use super::status::{failed, forced, made, next_attempt, ready, under_way, waits_for_turn, written};
+use super::status::{
+    deletion_asked, failed, forced, is_deletion_late, made, next_attempt, ready, under_way, waits_for_turn,
+    written,
+};
 use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
 use crate::budget::Urgency;
 
@@ -24,6 +27,8 @@ const LOOK_SOON: SignedDuration = SignedDuration::from_secs(15);
 const LOOK_LATER: SignedDuration = SignedDuration::from_mins(1);
 /// So long it is waited for what is under way, until that counts as failed.
 pub const DEADLINE: SignedDuration = SignedDuration::from_hours(1);
+/// So long an object may still be made of which nobody knows whether it was: API servers end a request after a minute.
+const CREATION: SignedDuration = SignedDuration::from_mins(2);
 /// The fields that were written are kept in an annotation of the object, and all of its annotations have 256 KiB at most.
 const MAX_APPLIED: usize = 192 << 10;
 /// Without it Gardener deletes nothing.
@@ -322,6 +327,7 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
         LiveFact::Unread => return ManagedStep::Look,
         LiveFact::WaitsForTurn { since, until } => return wait_for_turn(observed, *since, *until, now),
         LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
+        LiveFact::Absent if observed.status.cluster.is_none() => return unmade(observed, now),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
         LiveFact::Made(live) => live,
     };
@@ -335,6 +341,9 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     let annotated = |name: &str, value: &str| at(live, "/metadata/annotations")[name] == value;
     let is_shoot = Shape::of(&observed.spec) == Shape::Shoot;
     if !is_deleting(live) {
+        if is_deletion_late(observed, now) {
+            return save(deletion_asked(observed, now));
+        }
         // No single request deletes a cluster: of a Shoot Gardener sees to that, of a `Cluster` the policy of our account.
         let (name, value) =
             if is_shoot { (CONFIRM, "true") } else { (ANNOTATION_CONFIRM_DELETION, observed.uid.as_str()) };
@@ -359,6 +368,17 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
 /// Waits for the calls of its provider, and says so.
 fn wait_for_turn(observed: &Managed, since: Timestamp, until: Timestamp, now: Timestamp) -> ManagedStep {
     waits_for_turn(observed, since, until, now).map_or(ManagedStep::Wait(Some(until)), save)
+}
+
+/// Ends what was about to be made, and is not there: nobody else would delete what a request still makes that was sent before.
+fn unmade(observed: &Managed, now: Timestamp) -> ManagedStep {
+    let since =
+        observed.status.waiting_since.filter(|_| observed.status.state == Some(ClusterState::Deleting));
+    let Some(since) = since else {
+        return save(under_way(observed, ClusterState::Deleting, "The cluster is being deleted.", now));
+    };
+    let until = since.saturating_add(CREATION).unwrap_or(Timestamp::MAX);
+    if now < until { ManagedStep::Wait(Some(until)) } else { ManagedStep::RemoveFinalizer }
 }
 
 /// How urgent it is to ask its provider: what somebody has asked for goes before what is new, and that before a look at what is under way or

@@ -503,10 +503,54 @@ fn what_was_waited_for_before_a_deletion_forces_nothing() {
     (observed.status, observed.live) = (*status, live_before);
     let shoot = live(&mut observed);
     shoot["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    shoot["status"]["lastOperation"] = json!({"type": "Delete", "state": "Error"});
     shoot["status"]["lastErrors"] = json!([{"codes": ["ERR_INFRA_DEPENDENCIES"]}]);
     settle(&mut observed, at_second(100_100));
     assert_eq!(observed.status.forced, None);
     assert_eq!(observed.status.waiting_since, Some(at_second(100_100)));
+}
+
+#[test]
+fn how_long_a_deletion_lasts_counts_from_its_request() {
+    let mut observed = ready_cluster(on_gardener());
+    (observed.deleting, observed.generation) = (true, 2);
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(100)) else { panic!() };
+    observed.status = *status;
+    // The garden has refused its deletion for three hours, and takes it now.
+    let refused = Failure::waiting(Reason::ClusterRefused, "it may not be deleted");
+    observed.status = failed(&observed, &refused, at_second(100));
+    let later = at_second(100 + 3 * 3600);
+    let ManagedStep::SaveStatus(status) = plan(&observed, later) else { panic!() };
+    assert_eq!((status.waiting_since, status.state), (Some(later), Some(ClusterState::Deleting)));
+    observed.status = *status;
+    let confirmed = plan(&observed, later);
+    carry_out(&mut observed, &confirmed);
+    assert_eq!(plan(&observed, later), ManagedStep::Delete);
+    let shoot = live(&mut observed);
+    shoot["metadata"]["deletionTimestamp"] = json!(later.to_string());
+    shoot["status"]["lastOperation"] = json!({"type": "Delete", "state": "Error"});
+    shoot["status"]["lastErrors"] = json!([{"codes": ["ERR_CLEANUP_CLUSTER_RESOURCES"]}]);
+    settle(&mut observed, later);
+    assert_eq!(observed.status.forced, None, "it has not lasted for two hours");
+}
+
+#[test]
+fn what_a_request_may_still_make_is_waited_for_before_its_managed_cluster_goes() {
+    // Its intent is saved, and the answer to its creation is lost.
+    let mut observed = managed(small());
+    observed.live = LiveFact::Absent;
+    let ManagedStep::SaveStatus(status) = plan(&observed, at_second(0)) else { panic!() };
+    observed.status = *status;
+    assert!(matches!(plan(&observed, at_second(0)), ManagedStep::Create(_)));
+    (observed.deleting, observed.generation) = (true, 2);
+    let steps = settle(&mut observed, at_second(10));
+    assert!(matches!(&steps[..], [ManagedStep::SaveStatus(_)]), "{steps:#?}");
+    assert_eq!(plan(&observed, at_second(129)), ManagedStep::Wait(Some(at_second(130))));
+    assert_eq!(plan(&observed, at_second(130)), ManagedStep::RemoveFinalizer);
+    // It was made in between, and is deleted.
+    observed.live =
+        LiveFact::Made(json!({"metadata": {"uid": "made", "labels": {LABEL_MANAGED_CLUSTER: "u"}}}));
+    assert!(matches!(plan(&observed, at_second(130)), ManagedStep::Patch(_)));
 }
 
 #[test]
@@ -520,6 +564,7 @@ fn a_deletion_by_gardener_is_confirmed_and_forced_only_where_it_has_failed_for_l
     carry_out(&mut observed, &ManagedStep::Patch(confirmed));
     assert_eq!(plan(&observed, at_second(100)), ManagedStep::Delete);
     live(&mut observed)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    live(&mut observed)["status"]["lastOperation"] = json!({"type": "Delete", "state": "Error"});
     live(&mut observed)["status"]["lastErrors"] = json!([{"codes": ["ERR_INFRA_QUOTA_EXCEEDED"]}]);
     let is_forced = |observed: &mut Managed, second: i64| {
         let steps = settle(observed, at_second(second));
