@@ -3,9 +3,11 @@
 use coppice_api::Reason;
 use coppice_clusters::managed::{self, Failure, LiveFact, Managed, ManagedStep, Shape};
 use coppice_clusters_api::ManagedClusterStatus;
+use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH};
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::observe::{Looked, Memory, ObserveError};
 use super::site::{Site, revision_of};
@@ -89,8 +91,15 @@ pub(super) async fn apply(
                 return Applied::Behind;
             };
             let Some(revision) = revision_of(live) else { return Applied::Behind };
+            let ours = record_of(&fields);
             let changed = site.change(permit, observed, revision, fields).await;
-            work.wrote(&mut memory.live, changed.map(LiveFact::Made), "change").await
+            match changed {
+                // It would be written again and again.
+                Ok(changed) if ours.iter().any(|(name, value)| annotation(&changed, name) != value) => {
+                    work.lost_record().await
+                }
+                changed => work.wrote(&mut memory.live, changed.map(LiveFact::Made), "change").await,
+            }
         }
         ManagedStep::Delete => {
             let (Some(site), LiveFact::Made(live)) = (&memory.site, &memory.live) else {
@@ -103,7 +112,31 @@ pub(super) async fn apply(
     }
 }
 
+fn annotation<'a>(object: &'a Value, name: &str) -> &'a Value {
+    &object["metadata"]["annotations"][name]
+}
+
+/// What a change records of itself on the object.
+fn record_of(fields: &Value) -> Vec<(&'static str, Value)> {
+    let ours = [ANNOTATION_HASH, ANNOTATION_APPLIED].map(|name| (name, annotation(fields, name).clone()));
+    ours.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}
+
 impl Work<'_> {
+    /// The object is as it was asked for, but for what is recorded on it.
+    async fn lost_record(&self) -> Applied {
+        let Managed { object_namespace, name, spec, .. } = self.observed;
+        let failure = Failure::waiting(
+            Reason::ClusterRefused,
+            format!(
+                "the {} {object_namespace}/{name} was changed, and does not have the annotations {ANNOTATION_HASH} and {ANNOTATION_APPLIED} that were written: find \
+                 out which webhook of its API server removes them",
+                Shape::of(spec).kind()
+            ),
+        );
+        self.save(&managed::failed(self.observed, &failure, self.controller.now())).await
+    }
+
     async fn save(&self, status: &ManagedClusterStatus) -> Applied {
         let Self { controller, permit, managed, observed } = self;
         match write::status::<ManagedClusters>(&controller.clients, permit, managed, status).await {

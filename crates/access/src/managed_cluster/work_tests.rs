@@ -200,6 +200,28 @@ async fn a_spec_that_is_too_large_or_not_understood_is_said_once_and_nothing_is_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
+    let bare = json!({"metadata": {
+        "name": "shop", "uid": "made", "resourceVersion": "1", "generation": 1, "labels": {"coppice.dev/managed-cluster": "u"}
+    }});
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
+        Method::PATCH if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
+        Method::GET => Answer::Object(200, object(&json!({}))),
+        Method::PUT => Answer::Object(200, object(&body["status"])),
+        _ => Answer::Object(201, json!({})),
+    });
+    let controller = controller(clients);
+    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", cached);
+    let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let sent = requests.lock().unwrap().clone();
+    let patches =
+        sent.iter().filter(|sent| sent.method == Method::PATCH && sent.path.ends_with("/clusters/shop"));
+    assert_eq!((patches.count(), reasons(&sent)), (1, vec!["ClusterRefused"]), "{sent:#?}");
+}
+
 #[test]
 fn a_deletion_that_fails_is_counted_as_failed() {
     let of = |status: Value| counted_as(&serde_json::from_value(status).unwrap());

@@ -88,10 +88,14 @@ pub fn extended(
 ) -> Result<Vec<ZoneAddresses>, Failure> {
     let invalid = |message: String| Failure::permanent(Reason::InvalidSpec, message);
     if has.len() > MAX_ZONES {
-        return Err(invalid(format!(
-            "the Shoot that was handed over has addresses of {} zones, and a ManagedCluster has {MAX_ZONES} at most: take the label {LABEL_MANAGED_CLUSTER} off it",
-            has.len()
-        )));
+        // It is not the spec that has to be changed.
+        return Err(Failure::waiting(
+            Reason::InvalidSpec,
+            format!(
+                "the Shoot that was handed over has addresses of {} zones, and a ManagedCluster has {MAX_ZONES} at most: take the label {LABEL_MANAGED_CLUSTER} off it",
+                has.len()
+            ),
+        ));
     }
     let part = match infrastructure {
         Infrastructure::Aws => aws,

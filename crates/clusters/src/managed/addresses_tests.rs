@@ -1,5 +1,6 @@
 //! The addresses of zones: the table of the behaviour that users of Kyma Infrastructure Manager have, and that nothing ever moves.
 
+use coppice_clusters_api::FailureClass;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -61,6 +62,7 @@ fn a_shoot_with_more_zones_than_status_takes_is_refused() {
     has.push(ZoneAddresses { zone: "9".to_owned(), ..has[0].clone() });
     let failure = extended(Infrastructure::Aws, "10.250.0.0/16", &has, &names(8)).unwrap_err();
     assert!(failure.message.contains("9 zones"), "{failure:?}");
+    assert_eq!(failure.class, FailureClass::WaitingForInput, "the spec is not what has to be changed");
 }
 
 #[test]

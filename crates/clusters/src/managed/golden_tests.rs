@@ -80,6 +80,21 @@ fn what_no_variable_takes_is_refused_with_what_to_write() {
 }
 
 #[test]
+fn no_pool_is_lost_in_another_one_of_its_name() {
+    let of = |workers: &str| {
+        let text =
+            format!("{{provider: {{clusterAPI: {{class: c}}}}, version: 1.33.4, workers: [{workers}]}}");
+        let spec: ManagedClusterSpec = serde_yaml::from_str(&text).unwrap();
+        let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: Vec::new() };
+        desired(&spec, &Value::Null, &settings)
+    };
+    let one = "{name: a, min: 1, max: 1, zones: [b-c]}";
+    assert!(of(&format!("{one}, {{name: a-b, min: 1, max: 1, zones: [d]}}")).is_ok());
+    let failure = of(&format!("{one}, {{name: a-b, min: 1, max: 1, zones: [c]}}")).unwrap_err();
+    assert!(failure.message.contains("make the name a-b-c"), "{failure:?}");
+}
+
+#[test]
 fn what_no_object_keeps_is_refused_with_what_to_write() {
     let pool = |at: usize| {
         let annotations: BTreeMap<String, String> =

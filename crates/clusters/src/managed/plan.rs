@@ -245,7 +245,9 @@ fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedSt
     }
     let desired = desired_of(observed, live)?;
     let hash = patch::hash(&desired);
-    if at(live, "/metadata/annotations")[ANNOTATION_HASH] != *hash {
+    // Without the fields that were written nobody knows what is to be taken away later.
+    let is_kept = patch::hash(&last_applied(live)) == hash;
+    if !is_kept || at(live, "/metadata/annotations")[ANNOTATION_HASH] != *hash {
         if !is_written(observed, &hash) {
             return Ok(save(written(observed, &hash, now)));
         }

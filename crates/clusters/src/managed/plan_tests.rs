@@ -215,6 +215,23 @@ fn another_generation_alone_writes_nothing_and_fields_of_others_survive() {
 }
 
 #[test]
+fn the_record_of_what_was_written_is_restored_and_what_is_not_desired_any_more_goes() {
+    for lost in [Value::Null, json!("{"), json!("{\"spec\":{}}")] {
+        let mut observed = ready_cluster(small());
+        live(&mut observed)["metadata"]["annotations"][ANNOTATION_APPLIED] = lost;
+        let steps = settle(&mut observed, at_second(120));
+        assert!(steps.iter().any(|step| matches!(step, ManagedStep::Patch(_))), "{steps:#?}");
+        succeed(&mut observed);
+        settle(&mut observed, at_second(180));
+        assert_eq!(observed.status.state, Some(ClusterState::Ready));
+        observed.generation = 2;
+        observed.spec.workers.clear();
+        settle(&mut observed, at_second(240));
+        assert!(live(&mut observed)["spec"]["topology"]["workers"].is_null());
+    }
+}
+
+#[test]
 fn what_others_changed_is_said_and_not_fought_over() {
     let mut observed = ready_cluster(small());
     live(&mut observed)["spec"]["topology"]["version"] = json!("v1.30.0");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unnecessary_wraps, reason = "extenders may fail")]
 
+use std::collections::BTreeSet;
+
 use coppice_api::Reason;
 use coppice_clusters_api::{CapiTopology, ClassVariables, ManagedClusterSpec, WorkerPool};
 use serde_json::{Value, json};
@@ -62,6 +64,16 @@ fn workers(spec: &ManagedClusterSpec, _: &Value, _: &Settings) -> Result<Value, 
         for (zone, min, max) in shares(pool) {
             all.push(deployment(topology, pool, &overrides, (zone, min, max)));
         }
+    }
+    let mut names = BTreeSet::new();
+    let twice = all.iter().filter_map(|one| one["name"].as_str()).find(|name| !names.insert(*name));
+    if let Some(name) = twice {
+        return Err(Failure::permanent(
+            Reason::InvalidSpec,
+            format!(
+                "spec.workers: write another name for one of the pools: two of them make the name {name} with one of their zones, and one of them would be dropped"
+            ),
+        ));
     }
     Ok(if all.is_empty() {
         json!({})
