@@ -33,6 +33,7 @@ pub struct AccessMetrics {
     withdrawn: Counter,
     providers: Family<ByReadiness, Gauge>,
     managed_clusters: Family<ByState, Gauge>,
+    longest_wait: Gauge,
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -133,6 +134,7 @@ impl AccessMetrics {
             withdrawn: Counter::default(),
             providers: Family::default(),
             managed_clusters: Family::default(),
+            longest_wait: Gauge::default(),
         };
         metrics.register(|to| this.register(to));
         if !metrics.is_described() {
@@ -186,10 +188,16 @@ impl AccessMetrics {
             "ManagedClusters by state, counted once a minute by every replica of `coppice-access` that works on them; one whose deletion fails is `Failed`",
             self.managed_clusters.clone(),
         );
+        to.register(
+            "managed_cluster_longest_wait_seconds",
+            "How long the ManagedCluster waits that waits for longest for what is under way or has failed (`status.waitingSince`), measured once a minute by every replica of `coppice-access` that works on them",
+            self.longest_wait.clone(),
+        );
     }
 
-    /// So many managed clusters are in each state.
-    pub(crate) fn set_managed_clusters(&self, counts: &BTreeMap<ClusterState, i64>) {
+    /// So many managed clusters are in each state, and so many seconds waits the one that waits for longest.
+    pub(crate) fn set_managed_clusters(&self, counts: &BTreeMap<ClusterState, i64>, longest_wait: i64) {
+        self.longest_wait.set(longest_wait);
         for (state, count) in counts {
             self.managed_clusters.get_or_create(&ByState { state: state.as_str() }).set(*count);
         }

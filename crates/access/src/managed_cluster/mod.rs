@@ -73,6 +73,11 @@ fn counted_as(status: &ManagedClusterStatus) -> ClusterState {
     }
 }
 
+/// For how many seconds one has waited for what is under way; 0 if nothing is.
+fn waits_for(status: &ManagedClusterStatus, now: Timestamp) -> i64 {
+    status.waiting_since.map_or(0, |since| now.duration_since(since).as_secs().max(0))
+}
+
 /// Namespace and name of a `ManagedCluster`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
@@ -254,10 +259,12 @@ impl Controller for ManagedClusterController {
 
     fn resync(&self) {
         let mut counts: BTreeMap<ClusterState, i64> = ClusterState::ALL.map(|state| (state, 0)).into();
+        let (mut longest_wait, now) = (0_i64, self.now());
         self.clusters.for_each(|managed| {
             *counts.entry(counted_as(&managed.status)).or_default() += 1;
+            longest_wait = longest_wait.max(waits_for(&managed.status, now));
         });
-        self.metrics.set_managed_clusters(&counts);
+        self.metrics.set_managed_clusters(&counts, longest_wait);
         self.settled().retain(|key, _| self.clusters.get(&key.namespace, &key.name).is_some());
     }
 }

@@ -47,6 +47,10 @@ fn no_cluster(name: &str) -> Answer {
     )
 }
 
+fn status_of(status: Value) -> ManagedClusterStatus {
+    serde_json::from_value(status).unwrap()
+}
+
 /// What a reconcile of it sends, where the API server answers so to a GET of the `Cluster` and to its creation.
 async fn sent(look: Answer, create: Answer) -> Vec<Sent> {
     let (clients, requests) = scripted(move |method, path, body| match *method {
@@ -223,15 +227,17 @@ async fn what_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
 }
 
 #[test]
-fn a_deletion_that_fails_is_counted_as_failed() {
-    let of = |status: Value| counted_as(&serde_json::from_value(status).unwrap());
+fn a_deletion_that_fails_is_counted_as_failed_and_the_longest_wait_is_measured() {
     let error = json!({
         "reason": "ClusterOverdue", "class": "Transient", "message": "m", "generation": 2, "attempts": 1, "at": "2026-01-01T00:00:00Z"
     });
+    let of = |status: Value| counted_as(&status_of(status));
     assert_eq!(of(json!({})), ClusterState::Planning);
     assert_eq!(of(json!({"state": "Deleting"})), ClusterState::Deleting);
     assert_eq!(of(json!({"state": "Deleting", "lastError": error})), ClusterState::Failed);
     assert_eq!(of(json!({"state": "Ready"})), ClusterState::Ready);
+    let since = |status: Value| waits_for(&status_of(status), NOW);
+    assert_eq!((since(json!({})), since(json!({"waitingSince": "2025-12-31T23:59:00Z"}))), (0, 60));
 }
 
 #[tokio::test(start_paused = true)]
