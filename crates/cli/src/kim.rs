@@ -22,7 +22,7 @@ use coppice_quantity::Duration;
 use crate::files::Document;
 use crate::import::{Remark, Remarks};
 use access::Taken;
-use dump::Dump;
+use dump::{Dump, KYMA};
 
 /// What is asked for besides the dump.
 #[derive(Clone, Debug)]
@@ -55,7 +55,14 @@ pub(crate) fn import(documents: &[Document], options: &Options) -> Result<Import
     for cluster in &dump.clusters {
         let mut about = Remarks::default();
         match access::import(cluster, &dump, options, &mut taken, &mut about) {
-            Ok(access) => written.extend(access),
+            Ok(access) => {
+                if access.is_some() && cluster.kind == KYMA {
+                    about.differs(
+                        "it has no GardenerCluster, so that its ClusterAccess has the Secret and the key that the broker names: compare them with what is read",
+                    );
+                }
+                written.extend(access);
+            }
             Err(wrong) => about.differs(format!("nothing is written for it: {wrong}")),
         }
         remarks.push((cluster.about(), about.0));

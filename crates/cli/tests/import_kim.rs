@@ -161,6 +161,38 @@ fn a_second_run_leaves_what_is_there_and_says_its_next_step() {
 }
 
 #[test]
+fn a_kyma_without_a_gardener_cluster_becomes_an_access_by_its_labels_or_its_runtime() {
+    let kyma = |labels: &str| {
+        format!(
+            "---\napiVersion: operator.kyma-project.io/v1beta2\nkind: Kyma\nmetadata: {{name: k, namespace: kcp-system, labels: {{{labels}}}}}\n"
+        )
+    };
+    let id = "kyma-project.io/runtime-id: 88888888-8888";
+    let runtime = "---\napiVersion: infrastructuremanager.kyma-project.io/v1\nkind: Runtime\n\
+                   metadata: {name: 88888888-8888, namespace: kcp-system}\nspec: {shoot: {name: c-88}}\n";
+    let by_label = kyma(&format!("{id}, kyma-project.io/shoot-name: c-88"));
+    for dump in [by_label.clone(), format!("{}{runtime}", kyma(id))] {
+        let ran = import(&dump);
+        let found = documents(&ran.out);
+        assert_eq!((ran.code, found.len()), (3, 1), "{}", ran.all());
+        let (metadata, spec) = (&found[0]["metadata"], &found[0]["spec"]);
+        assert_eq!(metadata["name"], "88888888-8888");
+        assert_eq!(metadata["namespace"], "kcp-system");
+        assert_eq!(metadata["labels"]["kyma-project.io/runtime-id"], "88888888-8888");
+        assert_eq!(spec["cluster"]["gardener"]["shoot"], "c-88");
+        assert_eq!(spec["output"], json!({"secret": "kubeconfig-88888888-8888", "format": "Kyma"}));
+        assert_eq!(spec["suspend"], true);
+        warns(&ran, "Kyma kcp-system/88888888-8888", "it has no GardenerCluster");
+    }
+    let own = "---\napiVersion: infrastructuremanager.kyma-project.io/v1\nkind: GardenerCluster\n\
+               metadata: {name: 88888888-8888, namespace: kcp-system}\nspec:\n  shoot: {name: c-88}\n  \
+               kubeconfig: {secret: {name: own, namespace: kcp-system, key: config}}\n";
+    let ran = import(&format!("{by_label}{own}"));
+    let found = documents(&ran.out);
+    assert_eq!((found.len(), &found[0]["spec"]["output"]["secret"]), (1, &json!("own")), "{}", ran.all());
+}
+
+#[test]
 fn one_secret_has_one_access() {
     let cluster = |name: &str, namespace: &str, secret: &str| {
         format!(

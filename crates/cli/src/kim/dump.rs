@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::files::Document;
 
@@ -11,6 +11,12 @@ use crate::files::Document;
 const GROUP: &str = "infrastructuremanager.kyma-project.io/";
 /// The label by which it finds the Secret of a Shoot.
 const SHOOT_NAME: &str = "kyma-project.io/shoot-name";
+/// The label with the Kyma of a cluster.
+const KYMA_NAME: &str = "operator.kyma-project.io/kyma-name";
+/// The label with the id of a cluster.
+const RUNTIME_ID: &str = "kyma-project.io/runtime-id";
+/// The kind of what says which modules a cluster has.
+pub(super) const KYMA: &str = "Kyma";
 
 /// Namespace and name of an object.
 pub(super) type NamespacedName = (String, String);
@@ -43,6 +49,11 @@ impl Found {
         labels_of(&self.value)
     }
 
+    /// Whether it is of one of the clusters with these names and ids.
+    pub(super) fn is_one_of(&self, known: &BTreeSet<String>) -> bool {
+        known.contains(&self.name) || self.labels().get(RUNTIME_ID).is_some_and(|id| known.contains(id))
+    }
+
     pub(super) fn is_being_deleted(&self) -> bool {
         self.value.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
     }
@@ -61,6 +72,7 @@ pub(super) struct SecretFacts {
 /// Everything in a dump that an import reads.
 #[derive(Debug, Default)]
 pub(super) struct Dump {
+    /// The `GardenerClusters`, and one for each Kyma without.
     pub(super) clusters: Vec<Found>,
     pub(super) runtimes: Vec<Found>,
     pub(super) kymas: Vec<Found>,
@@ -85,6 +97,11 @@ impl Dump {
                 dump.add(place, object)?;
             }
         }
+        let known = dump.known();
+        let is_new = |kyma: &&Found| !kyma.is_one_of(&known);
+        let of_kymas: Vec<Found> =
+            dump.kymas.iter().filter(is_new).filter_map(|kyma| dump.cluster_of(kyma)).collect();
+        dump.clusters.extend(of_kymas);
         if dump.clusters.is_empty() && dump.runtimes.is_empty() {
             bail!(
                 "there is no GardenerCluster and no Runtime: give what kubectl get gardenercluster,runtime,kyma,secret,clusteraccess -A -o yaml \
@@ -111,7 +128,7 @@ impl Dump {
                 )
             }
             (other, "Kyma") if other.starts_with("operator.kyma-project.io/") => {
-                self.kymas.push(Found::of("Kyma", place, object));
+                self.kymas.push(Found::of(KYMA, place, object));
             }
             (other, "Shoot") if other.starts_with("core.gardener.cloud/") => {
                 self.shoots.push(Found::of("Shoot", place, object));
@@ -141,6 +158,36 @@ impl Dump {
         let is_opaque = object["type"].as_str().is_none_or(|of| of == "Opaque");
         let is_writable = is_opaque && object["immutable"] != Value::Bool(true);
         self.secrets.insert(key, SecretFacts { labels, keys, is_writable });
+    }
+
+    /// By which names and ids the clusters are known.
+    pub(super) fn known(&self) -> BTreeSet<String> {
+        let names = |cluster: &Found| {
+            let mut labels = cluster.labels();
+            [labels.remove(KYMA_NAME), labels.remove(RUNTIME_ID), Some(cluster.name.clone())]
+        };
+        self.clusters.iter().flat_map(names).flatten().collect()
+    }
+
+    /// The `GardenerCluster` that a Kyma does not have: of the Shoot of its label or of its Runtime, with the Secret that the broker names. None if
+    /// its Shoot is not known.
+    fn cluster_of(&self, kyma: &Found) -> Option<Found> {
+        if kyma.name.is_empty() {
+            return None;
+        }
+        let mut labels = kyma.labels();
+        let id = labels.remove(RUNTIME_ID).unwrap_or_else(|| kyma.name.clone());
+        let of_runtime = || {
+            let runtime = self.runtimes.iter().find(|runtime| runtime.name == id)?;
+            Some(runtime.value.pointer("/spec/shoot/name")?.as_str()?.to_owned())
+        };
+        let shoot = labels.remove(SHOOT_NAME).or_else(of_runtime)?;
+        let mut metadata = kyma.value["metadata"].clone();
+        metadata["name"] = json!(id);
+        let secret =
+            json!({"name": format!("kubeconfig-{id}"), "namespace": kyma.namespace, "key": "config"});
+        let spec = json!({"shoot": {"name": shoot}, "kubeconfig": {"secret": secret}});
+        Some(Found::of(KYMA, kyma.place.clone(), json!({"metadata": metadata, "spec": spec})))
     }
 
     /// The Secrets that Infrastructure Manager takes for those of a Shoot, whatever `spec.kubeconfig.secret` names.

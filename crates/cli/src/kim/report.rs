@@ -15,8 +15,6 @@ use crate::print::count;
 const MANAGED_BY: (&str, &str) = ("operator.kyma-project.io/managed-by", "infrastructure-manager");
 /// The label with the object that a Secret was written for.
 const CLUSTER_NAME: &str = "operator.kyma-project.io/cluster-name";
-const KYMA_NAME: &str = "operator.kyma-project.io/kyma-name";
-const RUNTIME_ID: &str = "kyma-project.io/runtime-id";
 
 /// What holds for all of it.
 pub(super) fn general(dump: &Dump, written: &[ImportedAccess], options: &Options) -> Remarks {
@@ -92,29 +90,19 @@ fn runtimes(dump: &Dump, options: &Options, remarks: &mut Remarks) {
     }
 }
 
-/// Kymas are about modules: none becomes an object, and one whose cluster is not here is reported.
+/// Kymas are about modules: they become no objects, and one whose cluster is not known is reported.
 fn kymas(dump: &Dump, remarks: &mut Remarks) {
-    let known: BTreeSet<String> = dump
-        .clusters
-        .iter()
-        .flat_map(|cluster| {
-            let mut labels = cluster.labels();
-            [labels.remove(KYMA_NAME), labels.remove(RUNTIME_ID), Some(cluster.name.clone())]
-        })
-        .flatten()
-        .collect();
-    for kyma in &dump.kymas {
-        let names = [Some(kyma.name.clone()), kyma.labels().remove(RUNTIME_ID)];
-        if !names.iter().flatten().any(|name| known.contains(name)) {
-            remarks.differs(format!(
-                "Kyma {}/{} has no GardenerCluster here, so that it gets no ClusterAccess: write one, if it has a cluster",
-                kyma.namespace, kyma.name
-            ));
-        }
+    let known = dump.known();
+    for kyma in dump.kymas.iter().filter(|kyma| !kyma.is_one_of(&known)) {
+        remarks.differs(format!(
+            "Kyma {}/{} has no GardenerCluster here, and neither its label kyma-project.io/shoot-name nor a Runtime says which Shoot is its own, so that it gets \
+             no ClusterAccess: write one, if it has a cluster",
+            kyma.namespace, kyma.name
+        ));
     }
     if !dump.kymas.is_empty() {
         remarks.note(format!(
-            "{} read and not taken over: they are about modules, which Coppice does not install",
+            "{} read for their clusters alone: they are about modules, which Coppice does not install",
             match dump.kymas.len() {
                 1 => "1 Kyma is".to_owned(),
                 number => format!("{number} Kymas are"),

@@ -12,8 +12,8 @@ use crate::{Exit, Io};
 /// Translate objects of Kyma Infrastructure Manager (infrastructuremanager.kyma-project.io/v1)
 ///
 /// Reads a dump: GardenerClusters, Runtimes, Kymas, the Secrets with their kubeconfigs, Shoots, and the ClusterAccesses that exist already.
-/// Writes a ClusterAccess for each GardenerCluster to standard output, with the name and the labels of its Secret, and suspended: no Secret
-/// is touched. What exists already is left out. Of Secrets only names, labels and keys are read; nothing that they hold is written anywhere.
+/// Writes a ClusterAccess for each GardenerCluster, and for each Kyma without one whose Shoot is known, to standard output, with the name and the
+/// labels of its Secret, and suspended: no Secret is touched. What exists already is left out. Of Secrets only names, labels and keys are read; nothing that they hold is written anywhere.
 /// Standard error says what is different: a note what Coppice does in its own way, a warning what is left for you. With the ClusterAccesses in
 /// the dump it says the next step for each.
 #[derive(Debug, Args)]
