@@ -328,7 +328,7 @@ pub(crate) fn administrators(_: &mut SchemaGenerator) -> Schema {
         "items": {
             "type": "string", "minLength": 1, "maxLength": 128,
             "x-kubernetes-validations": [{
-                "rule": "self.matches('^[^[:cntrl:]]+$') && self.trim() == self",
+                "rule": "self.matches('^[^[:cntrl:][:space:]]([^[:cntrl:]]*[^[:cntrl:][:space:]])?$')",
                 "message": "write the name of a user as the API server of the cluster has it, such as oidc:ann@example.com: without control characters, and without a space \
                             at its beginning or end"
             }]
