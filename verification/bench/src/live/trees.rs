@@ -161,7 +161,7 @@ impl TreesBench {
         let total = total(args);
         let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": ROOT},
             "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "names": ["{root}-*"],
-                "maxDepth": args.chain.max(2), "maxNamespaces": args.namespaces() + 1}});
+                "maxDepth": args.chain.max(2), "maxNamespaces": args.namespaces() + 1 + SPARE}});
         bench.admin.create(&tree).await?;
         let lists = (0..args.tenants).map(|n| {
             let pods = shares(args, n) * args.rounds * PODS + SPARE;
@@ -342,13 +342,13 @@ pub(super) fn place(object: &Value) -> (String, String) {
 }
 
 /// When each was seen that counts (some); ends with the one that is the last (true). What is seen is an object, and whether it is gone.
-pub(super) async fn follow(
-    events: impl Stream<Item = kube::Result<WatchEvent<Value>>>,
+pub(super) async fn follow<E: Into<anyhow::Error>>(
+    events: impl Stream<Item = Result<WatchEvent<Value>, E>>,
     mut counts: impl FnMut(&Value, bool) -> Option<bool>,
 ) -> anyhow::Result<Vec<Instant>> {
     let (mut events, mut at) = (pin!(events), Vec::new());
     while let Some(event) = events.next().await {
-        let (object, gone) = match event? {
+        let (object, gone) = match event.map_err(Into::into)? {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
             WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(_) => continue,

@@ -23,6 +23,8 @@ pub(super) struct Counts {
     pub(super) requests: usize,
     /// Of these, the ones that have a token issued.
     pub(super) tokens: usize,
+    /// Of these, the ones that read nothing: while all is fresh, the search for what is left of ended accesses only lists.
+    pub(super) writes: usize,
 }
 
 impl TargetLog {
@@ -57,6 +59,7 @@ impl Counts {
         }
         self.requests += 1;
         self.tokens += usize::from(event.resource == "serviceaccounts" && event.subresource == "token");
+        self.writes += usize::from(!matches!(event.verb.as_str(), "get" | "list" | "watch"));
     }
 }
 
@@ -83,9 +86,12 @@ mod tests {
         let tried = line("system:serviceaccount:coppice-access:coppice-1", "selfsubjectreviews", "");
         let of_others = line("system:kube-controller-manager", "serviceaccounts", "token");
         write!(file, "{token}\n{of_others}\n{}", &tried[..30]).unwrap();
-        assert_eq!(log.since_last().unwrap(), Counts { requests: 1, tokens: 1 });
+        assert_eq!(log.since_last().unwrap(), Counts { requests: 1, tokens: 1, writes: 1 });
         writeln!(file, "{}", &tried[30..]).unwrap();
-        assert_eq!(log.since_last().unwrap(), Counts { requests: 1, tokens: 0 });
+        assert_eq!(log.since_last().unwrap(), Counts { requests: 1, tokens: 0, writes: 1 });
+        let listed = line("system:serviceaccount:coppice-access:coppice-bootstrap", "secrets", "");
+        writeln!(file, "{}", listed.replace(r#""verb":"create""#, r#""verb":"list""#)).unwrap();
+        assert_eq!(log.since_last().unwrap(), Counts { requests: 1, tokens: 0, writes: 0 });
         assert_eq!(log.since_last().unwrap(), Counts::default());
     }
 }
