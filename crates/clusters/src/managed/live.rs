@@ -100,6 +100,16 @@ fn has_code(live: &Value, code: &str) -> bool {
     errors.filter_map(|error| error["codes"].as_array()).flatten().any(|found| found == code)
 }
 
+/// Whether Gardener reconciles a Shoot again of which it has observed everything, as it does from time to time. The same looks so while it makes
+/// what was written last: only what was ready before is as it was.
+pub(super) fn is_repeated(live: &Value) -> bool {
+    let operation = at(live, "/status/lastOperation");
+    let (generation, observed) = (at(live, "/metadata/generation"), at(live, "/status/observedGeneration"));
+    operation["type"] == "Reconcile"
+        && (operation["state"] == "Processing" || operation["state"] == "Pending")
+        && generation.as_i64().is_some_and(|generation| observed.as_i64() >= Some(generation))
+}
+
 /// Whether Gardener is asked to begin again with what it has given up, which it does not by itself. Only a Shoot has such an operation.
 pub fn is_to_be_retried(live: &Value, now: Timestamp) -> bool {
     let is_asked = match &at(live, "/metadata/annotations")[OPERATION] {

@@ -336,63 +336,6 @@ fn a_shoot_that_is_handed_over_keeps_the_addresses_of_its_zones_and_what_others_
 }
 
 #[test]
-fn what_gardener_has_given_up_is_said_and_then_begun_again() {
-    let mut observed = ready_cluster(on_gardener());
-    let gives_up = |observed: &mut Managed| {
-        let given_up = at_second(100).to_string();
-        live(observed)["status"]["lastOperation"] = json!({"type": "Reconcile", "state": "Failed", "description": "no quota", "lastUpdateTime": given_up});
-    };
-    gives_up(&mut observed);
-    settle(&mut observed, at_second(100));
-    assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "ClusterFailed");
-    let retry =
-        ManagedStep::Patch(json!({"metadata": {"annotations": {"gardener.cloud/operation": "retry"}}}));
-    assert!(!settle(&mut observed, at_second(699)).contains(&retry), "Gardener has given up a moment ago");
-    let now = at_second(3000);
-    let steps = settle(&mut observed, now);
-    assert_eq!(steps.iter().filter(|step| **step == retry).count(), 1, "{steps:#?}");
-    // Gardener has taken it up: that is another generation, which it has not observed.
-    live(&mut observed)["metadata"]["annotations"]
-        .as_object_mut()
-        .unwrap()
-        .remove("gardener.cloud/operation");
-    settle(&mut observed, at_second(3100));
-    succeed(&mut observed);
-    settle(&mut observed, at_second(10_000));
-    assert_eq!(observed.status.state, Some(ClusterState::Ready));
-    // The same of a deletion.
-    (observed.deleting, observed.generation) = (true, 2);
-    live(&mut observed)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    gives_up(&mut observed);
-    assert!(settle(&mut observed, at_second(10_001)).contains(&retry));
-}
-
-#[test]
-fn gardener_is_asked_to_read_another_configuration_of_users_at_once() {
-    let mut observed = ready_cluster(on_gardener());
-    for (generation, client, state, operation) in
-        [(2, "a", "Succeeded", "reconcile"), (3, "b", "Failed", "retry")]
-    {
-        observed.generation = generation;
-        let oidc = json!({"issuerURL": "https://id.example.com", "clientID": client});
-        observed.spec.oidc = Some(serde_json::from_value(oidc).unwrap());
-        live(&mut observed)["status"]["lastOperation"]["state"] = json!(state);
-        let steps = settle(&mut observed, at_second(generation * 100));
-        let patches: Vec<&Value> = steps
-            .iter()
-            .filter_map(|step| if let ManagedStep::Patch(fields) = step { Some(fields) } else { None })
-            .collect();
-        assert_eq!(patches.len(), 1, "{steps:#?}");
-        assert_eq!(patches[0]["metadata"]["annotations"]["gardener.cloud/operation"], operation);
-        live(&mut observed)["metadata"]["annotations"]
-            .as_object_mut()
-            .unwrap()
-            .remove("gardener.cloud/operation");
-        succeed(&mut observed);
-    }
-}
-
-#[test]
 fn what_somebody_asked_for_is_more_urgent_than_a_look() {
     assert_eq!(managed_urgency(&managed(on_gardener())), Urgency::New);
     let mut observed = ready_cluster(on_gardener());
@@ -403,64 +346,6 @@ fn what_somebody_asked_for_is_more_urgent_than_a_look() {
     assert_eq!(managed_urgency(&observed), Urgency::Forced);
     observed.status.state = Some(ClusterState::Deleting);
     assert_eq!(managed_urgency(&observed), Urgency::Routine);
-}
-
-/// One that waits for the calls of its provider since then, and asks again after a second.
-fn waits(observed: &Managed, since: i64, now: i64) -> Managed {
-    let live = LiveFact::WaitsForTurn { since: at_second(since), until: at_second(now + 1) };
-    Managed { live, ..observed.clone() }
-}
-
-#[test]
-fn what_waits_for_the_calls_of_its_provider_says_so_and_is_not_written_again_and_again() {
-    let new = managed(on_gardener());
-    let mut observed = waits(&new, 0, 0);
-    let steps = settle(&mut observed, at_second(0));
-    let [ManagedStep::SaveStatus(said)] = &steps[..] else { panic!("{steps:#?}") };
-    assert_eq!((said.state, said.asks_again), (Some(ClusterState::Planning), Some(at_second(1))));
-    assert_eq!(ready_condition(&observed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
-    let reconciling = condition::find(&observed.status.conditions, "Reconciling").unwrap();
-    let says = "callsPerMinute of ClusterProvider g is used up: the garden is asked at 2026-01-01T00:00:01Z";
-    assert!(reconciling.status == "True" && reconciling.message.contains(says), "{reconciling:?}");
-    // It asks once a second for an hour.
-    let mut writes = 0;
-    for second in 1..3600 {
-        observed = waits(&observed, 0, second);
-        writes += settle(&mut observed, at_second(second)).len();
-    }
-    assert!((1..=12).contains(&writes), "{writes}");
-    // It has its turn: the wait is over, and all is as without it.
-    observed.live = LiveFact::Unread;
-    settle(&mut observed, at_second(3600));
-    assert_eq!((observed.status.state, observed.status.asks_again), (Some(ClusterState::Creating), None));
-    assert_eq!(ready_condition(&observed).1, "ClusterCreating");
-}
-
-#[test]
-fn a_change_that_waits_says_so_at_once_a_look_after_a_minute_and_one_at_what_is_done_never() {
-    let ready = ready_cluster(on_gardener());
-    for second in [120, 4000] {
-        assert!(matches!(plan(&waits(&ready, 100, second), at_second(second)), ManagedStep::Wait(Some(_))));
-    }
-    let mut changed = waits(&Managed { generation: 2, ..ready.clone() }, 120, 120);
-    settle(&mut changed, at_second(120));
-    assert_eq!(ready_condition(&changed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
-    // It is as urgent as before, and nothing counts as written.
-    assert_eq!(managed_urgency(&changed), Urgency::Forced);
-    assert_eq!(
-        (changed.status.hash, changed.status.created),
-        (ready.status.hash.clone(), ready.status.created)
-    );
-    let mut deleted = waits(&Managed { generation: 2, deleting: true, ..ready }, 120, 120);
-    assert_eq!(settle(&mut deleted, at_second(120)).len(), 1);
-    let mut creating = managed(on_gardener());
-    settle(&mut creating, at_second(0));
-    assert!(settle(&mut waits(&creating, 15, 70), at_second(70)).is_empty());
-    assert_eq!(settle(&mut waits(&creating, 15, 75), at_second(75)).len(), 1);
-    // A failure that somebody has to do something about stays as it is.
-    creating.live = LiveFact::Refused(Failure::waiting(Reason::NotAllowed, "ask the platform"));
-    settle(&mut creating, at_second(80));
-    assert!(settle(&mut waits(&creating, 80, 400), at_second(400)).is_empty());
 }
 
 #[test]
@@ -597,3 +482,6 @@ fn a_deletion_by_gardener_is_confirmed_and_forced_only_where_it_has_failed_for_l
     let LiveFact::Made(live) = &observed.live else { panic!() };
     assert_eq!(live["metadata"]["annotations"][FORCE], "true");
 }
+
+#[path = "plan_gardener_tests.rs"]
+mod gardener;
