@@ -30,6 +30,7 @@ pub struct AccessMetrics {
     failures: Family<ByReason, Counter>,
     skipped: Counter,
     left_in_targets: Counter,
+    sweeps_stopped: Gauge,
     withdrawn: Counter,
     providers: Family<ByReadiness, Gauge>,
     managed_clusters: Family<ByState, Gauge>,
@@ -131,6 +132,7 @@ impl AccessMetrics {
             failures: Family::default(),
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
+            sweeps_stopped: Gauge::default(),
             withdrawn: Counter::default(),
             providers: Family::default(),
             managed_clusters: Family::default(),
@@ -177,6 +179,11 @@ impl AccessMetrics {
             "target_leftovers_deleted",
             "Objects in targets that were made for a ClusterAccess of this cluster which is gone, and are deleted",
             self.left_in_targets.clone(),
+        );
+        to.register(
+            "target_sweeps_stopped",
+            "1 once a list of ClusterAccesses has lacked much of what was known: nothing that is left in targets is deleted until the replica of `coppice-access` is restarted",
+            self.sweeps_stopped.clone(),
         );
         to.register(
             "cluster_providers",
@@ -244,6 +251,11 @@ impl AccessMetrics {
     /// The rights or the credential of an access were taken away.
     pub(crate) fn withdrawn(&self) {
         self.withdrawn.inc();
+    }
+
+    /// Whether nothing that is left in targets is deleted any more.
+    pub(crate) fn set_sweeps_stopped(&self, is_stopped: bool) {
+        self.sweeps_stopped.set(i64::from(is_stopped));
     }
 
     /// What was left in a target of an access that is gone is deleted.

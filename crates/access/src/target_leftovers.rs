@@ -288,6 +288,10 @@ impl Controller for TargetLeftoverController {
         next
     }
 
+    fn resync(&self) {
+        self.metrics.set_sweeps_stopped(self.shared.has_lost_accesses());
+    }
+
     async fn reconcile(self: Arc<Self>, source: Source) -> ReconcileResult {
         let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
         match tokio::time::timeout(DEADLINE, self.sweep(&permit, &source)).await {

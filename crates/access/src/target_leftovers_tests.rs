@@ -239,12 +239,15 @@ async fn after_a_list_that_lacked_much_nothing_is_deleted() {
             Method::GET => Answer::Object(200, json!({"items": []})),
             _ => Answer::Object(200, json!({})),
         });
-        let (controller, _) = controller(&[], Some(&[]));
+        let (controller, metrics) = controller(&[], Some(&[]));
         controller.shared.collapsed(Collapse { resource, before: 50, missing: 50, after_gap: true });
         let result = sweep_twice(&controller, clients).await;
         assert_eq!(matches!(result, Err(SweepError::Collapsed)), expected == 0, "{resource}: {result:?}");
         let sent = requests.lock().unwrap();
         assert_eq!(sent.iter().filter(|sent| sent.method == Method::DELETE).count(), expected, "{resource}");
+        controller.resync();
+        let (line, text) = (format!("coppice_target_sweeps_stopped {}", 1 - expected), metrics.encode());
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
 }
 
