@@ -1,12 +1,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use coppice_clusters::managed::ManagedStep;
 use coppice_clusters_api::ManagedClusterStatus;
 use coppice_runtime::leader::Gate;
 use coppice_scripted::{Answer, Sent, scripted};
 use http::Method;
 
 use super::*;
+use crate::kinds::ManagedClusters;
+use crate::managed_cluster::apply::apply;
+use crate::managed_cluster::observe::Memory;
+use crate::managed_cluster::tests::controller;
 
 /// A project of a garden, which answers like this to who looks at a Shoot, and has the `ConfigMap` of this label; without one none.
 fn site(look: Answer, uid: &str) -> (Site, Arc<Mutex<Vec<Sent>>>) {
@@ -91,6 +96,49 @@ async fn a_configuration_of_somebody_else_stays() {
     site.change(&permit, &observed(), revision, json!({})).await.unwrap_err();
     site.remove_authentication(&permit, &observed()).await.unwrap();
     assert!(requests(&sent).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_may_not_be_deleted_keeps_its_managed_cluster_and_is_said() {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let (garden, _) = scripted(|method, _, _| match *method {
+        Method::GET => Answer::Object(
+            200,
+            json!({"metadata": {"name": "c", "uid": "c", "resourceVersion": "3", "labels": {LABEL_MANAGED_CLUSTER: "u"}}}),
+        ),
+        _ => Answer::Refused(403),
+    });
+    let observed = Managed { deleting: true, generation: 2, ..observed() };
+    let managed = json!({
+        "metadata": {
+            "name": "shop", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 2,
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["coppice.dev/cleanup"]
+        },
+        "spec": observed.spec
+    });
+    let answered = managed.clone();
+    let (here, sent) = scripted(move |method, _, body| match *method {
+        Method::PUT => {
+            let mut saved = answered.clone();
+            saved["status"] = body["status"].clone();
+            Answer::Object(200, saved)
+        }
+        _ => Answer::Object(201, json!({})),
+    });
+    let controller = controller(here);
+    let managed = read::decoded::<ManagedClusters>(managed.to_string().as_bytes(), &()).unwrap();
+    let (namespace, project) = ("garden-of-dev".to_owned(), Some("p".to_owned()));
+    let site = Site { clients: garden, namespace, project, shape: Shape::Shoot, place: None };
+    let mut memory = Memory { live: LiveFact::Absent, site: Some(site) };
+    let step = ManagedStep::RemoveFinalizer;
+    let _ = apply(&controller, &permit, &managed, &observed, &mut memory, step).await;
+    let sent = sent.lock().unwrap().clone();
+    let written: Vec<&Sent> = sent.iter().filter(|sent| !sent.path.contains("/events")).collect();
+    assert_eq!(written.len(), 1, "{sent:#?}");
+    let saved = written[0];
+    let error = &saved.body["status"]["lastError"];
+    assert_eq!((&saved.method, &error["reason"]), (&Method::PUT, &json!("ClusterRefused")));
+    assert!(error["message"].as_str().unwrap().contains("beside the Shoot shop was not deleted"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kinds::ClusterProviders;
 
-fn controller(clients: Clients) -> Arc<ManagedClusterController> {
+pub(super) fn controller(clients: Clients) -> Arc<ManagedClusterController> {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
     let shared =
