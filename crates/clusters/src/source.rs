@@ -66,6 +66,13 @@ fn ready(name: &str, found: Option<FoundCluster<'_>>) -> Result<NamedCluster, St
             ),
         };
     }
+    // By its name there is another cluster by now, or none.
+    let lost = [Reason::ClusterGone, Reason::ClusterNotOurs, Reason::TargetChanged];
+    if let Some(error) = &found.status.last_error
+        && lost.iter().any(|reason| reason.as_str() == error.reason)
+    {
+        return waits(&format!("does not have the cluster any more that it made ({})", error.reason));
+    }
     let provider = spec.provider.gardener.as_ref().map(|shoot| shoot.cluster_provider.clone());
     Ok(NamedCluster { uid: found.uid.to_owned(), provider })
 }

@@ -81,10 +81,15 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
     );
     let found = FoundCluster { uid: "m", spec: Some(&spec), status: &creating, deleting: false };
     let nobody = ManagedClusterStatus::default();
+    let lost = serde_json::json!({"created": at(0), "lastError": {
+        "reason": "ClusterGone", "message": "", "class": "WaitingForInput", "generation": 1, "attempts": 1, "at": at(0)
+    }});
+    let lost: ManagedClusterStatus = serde_json::from_value(lost).unwrap();
     let mut access = Observed { has_finalizer: false, target: None, ..new() };
     for (found, says) in [
         (None, "does not exist in this namespace"),
         (Some(FoundCluster { status: &nobody, ..found }), "whether ManagedClusters are switched on"),
+        (Some(FoundCluster { status: &lost, ..found }), "does not have the cluster any more"),
         (Some(found), "its state is Creating"),
         (Some(FoundCluster { deleting: true, ..found }), "is being deleted"),
         (Some(FoundCluster { spec: None, ..found }), "cannot be understood"),
