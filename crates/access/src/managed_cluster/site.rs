@@ -5,8 +5,8 @@ use coppice_clusters::Turn;
 use coppice_clusters::managed::{
     Failure, LiveFact, Managed, Shape, made_elsewhere, managed_urgency, project, shoot,
 };
-use coppice_clusters_api::FailureClass;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
+use coppice_clusters_api::{ClusterState, FailureClass};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -128,7 +128,7 @@ impl Site {
             Shape::Shoot => read::path::<Shoots>(&self.namespace),
         };
         match self.clients.reads.request::<Value>(read::request(&format!("{path}/{name}"))?).await {
-            Ok(found) if is_of(&found, observed) => Ok(LiveFact::Made(found)),
+            Ok(found) if is_of(&found, observed) => Ok(LiveFact::Made(self.compared(found, observed).await)),
             Ok(_) => Ok(LiveFact::Foreign),
             // Of a kind that is not served the API server names no object.
             Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -142,6 +142,22 @@ impl Site {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A Shoot as it is with what is beside it. That is read of one that is ready: others have it written. What cannot be read is not known to
+    /// be another one.
+    async fn compared(&self, mut found: Value, observed: &Managed) -> Value {
+        let is_ready = observed.status.state == Some(ClusterState::Ready)
+            && observed.status.observed_generation == Some(observed.generation)
+            && !observed.deleting;
+        if self.shape != Shape::Shoot || !is_ready || shoot::authentication(&observed.spec).is_none() {
+            return found;
+        }
+        let name = shoot::authentication_name(&observed.name);
+        if let Ok(beside) = read::get::<ConfigMaps>(&self.clients.reads, &self.namespace, &name).await {
+            shoot::compare_authentication(&mut found, &observed.spec, beside.as_ref());
+        }
+        found
     }
 
     /// Its kind is not served there in this version. Without any version there is no object of it; with another one nobody knows.
@@ -230,7 +246,8 @@ impl Site {
     async fn keep_authentication(&self, permit: &Permit, observed: &Managed) -> Result<(), WriteError> {
         let Some(configuration) = shoot::authentication(&observed.spec) else { return Ok(()) };
         let (clients, name) = (&self.clients, shoot::authentication_name(&observed.name));
-        let data = json!({"config.yaml": configuration.to_string()});
+        let key = shoot::AUTHENTICATION_KEY;
+        let data = json!({key: configuration.to_string()});
         let Some(found) = read::get::<ConfigMaps>(&clients.reads, &self.namespace, &name).await? else {
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -246,7 +263,7 @@ impl Site {
                 observed.uid
             )));
         }
-        if found["data"]["config.yaml"] == data["config.yaml"] {
+        if found["data"][key] == data[key] {
             return Ok(());
         }
         let Some(revision) = revision_of(&found) else { return Err(WriteError::Conflict) };

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use coppice_clusters::managed::ManagedStep;
 use coppice_clusters_api::ManagedClusterStatus;
+use coppice_clusters_api::names::ANNOTATION_AUTHENTICATION;
 use coppice_runtime::leader::Gate;
 use coppice_scripted::{Answer, Sent, scripted};
 use http::Method;
@@ -96,6 +97,33 @@ async fn a_configuration_of_somebody_else_stays() {
     site.change(&permit, &observed(), revision, json!({})).await.unwrap_err();
     site.remove_authentication(&permit, &observed()).await.unwrap();
     assert!(requests(&sent).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_others_have_changed_counts_as_changed_while_its_shoot_is_ready() {
+    let ready = serde_json::from_value(json!({"state": "Ready", "observedGeneration": 1})).unwrap();
+    let ready = Managed { status: ready, ..observed() };
+    let written = shoot::authentication(&ready.spec).unwrap().to_string();
+    for (beside, state, is_so) in [
+        (Some(written.as_str()), &ready, true),
+        (Some("jwt: []"), &ready, false),
+        (None, &ready, false),
+        (Some("jwt: []"), &observed(), true),
+    ] {
+        let data = beside.map(|text| json!({"metadata": {"name": "c"}, "data": {"config.yaml": text}}));
+        let shoot = json!({"metadata": {
+            "name": "shop", "uid": "s", "labels": {LABEL_MANAGED_CLUSTER: "u"}, "annotations": {ANNOTATION_AUTHENTICATION: "x"}
+        }});
+        let (clients, _) = scripted(move |_, path, _| match &data {
+            _ if path.ends_with("/shoots/shop") => Answer::Object(200, shoot.clone()),
+            Some(data) => Answer::Object(200, data.clone()),
+            None => Answer::Refused(404),
+        });
+        let (namespace, project) = ("garden-of-dev".to_owned(), Some("p".to_owned()));
+        let site = Site { clients, namespace, project, shape: Shape::Shoot, place: None };
+        let LiveFact::Made(live) = site.look(state).await.unwrap() else { panic!("it is there") };
+        assert_eq!(live["metadata"]["annotations"][ANNOTATION_AUTHENTICATION] == "x", is_so, "{beside:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

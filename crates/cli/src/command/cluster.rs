@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use coppice_api::condition;
 use coppice_clusters::managed::patch::{Change, changes, drift};
 use coppice_clusters::managed::plan::{desired_of, last_applied, merged};
-use coppice_clusters::managed::{LiveFact, Managed, Shape};
+use coppice_clusters::managed::{LiveFact, Managed, Shape, shoot};
 use coppice_clusters_api::managed_cluster::RECONCILING;
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{ManagedCluster, ManagedClusterSpec, ManagedClusterStatus};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
@@ -206,6 +207,7 @@ async fn read(servers: &Servers, name: &str, given: Option<ManagedClusterSpec>) 
     let what = format!("ManagedCluster {namespace}/{name} cannot be read");
     let api = Api::<ManagedCluster>::namespaced(client.clone(), namespace);
     let found = api.get_opt(name).await.map_err(|error| failed(&what, &error))?;
+    let is_as_applied = given.is_none();
     let (metadata, spec, status) = match (found, given) {
         (Some(found), given) => {
             (found.metadata, given.unwrap_or(found.spec), found.status.unwrap_or_default())
@@ -227,7 +229,15 @@ async fn read(servers: &Servers, name: &str, given: Option<ManagedClusterSpec>) 
         ),
     };
     let object_namespace = object_namespace.clone();
-    let live = live(server, shape, &object_namespace, name).await?;
+    let mut live = live(server, shape, &object_namespace, name).await?;
+    if shape == Shape::Shoot && is_as_applied && shoot::authentication(&spec).is_some() {
+        // Who may read the Shoot may not read that in any case.
+        let api = Api::<ConfigMap>::namespaced(server.clone(), &object_namespace);
+        if let Ok(found) = api.get_opt(&shoot::authentication_name(name)).await {
+            let found = found.map(serde_json::to_value).transpose()?;
+            shoot::compare_authentication(&mut live, &spec, found.as_ref());
+        }
+    }
     let is_ours = !uid.is_empty() && live["metadata"]["labels"][LABEL_MANAGED_CLUSTER] == *uid;
     let managed = Managed {
         namespace: namespace.clone(),

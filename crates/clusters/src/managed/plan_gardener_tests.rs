@@ -1,6 +1,7 @@
 //! What is particular to Shoots: the calls of a provider, and operations of Gardener.
 
 use super::*;
+use crate::managed::shoot;
 
 /// One that waits for the calls of its provider since then, and asks again after a second.
 fn waits(observed: &Managed, since: i64, now: i64) -> Managed {
@@ -143,4 +144,24 @@ fn a_shoot_that_is_reconciled_again_stays_ready() {
     assert_eq!(edited.status.state, Some(ClusterState::Updating));
     says(&mut observed, "Reconcile", "Error");
     assert_eq!(observed.status.state, Some(ClusterState::Updating));
+}
+
+#[test]
+fn a_configuration_of_users_that_others_have_changed_is_said_and_written_with_the_next_change() {
+    let mut spec = on_gardener();
+    let oidc = json!({"issuerURL": "https://id.example.com", "clientID": "shop"});
+    spec.oidc = Some(serde_json::from_value(oidc).unwrap());
+    let mut observed = ready_cluster(spec);
+    let spec = observed.spec.clone();
+    let written = json!({"data": {"config.yaml": shoot::authentication(&spec).unwrap().to_string()}});
+    shoot::compare_authentication(live(&mut observed), &spec, Some(&written));
+    assert!(settle(&mut observed, at_second(120)).is_empty());
+    shoot::compare_authentication(live(&mut observed), &spec, None);
+    settle(&mut observed, at_second(180));
+    let ready = condition::find(&observed.status.conditions, condition::READY).unwrap();
+    assert!(ready.message.contains("others have changed 1 of its fields"), "{}", ready.message);
+    (observed.generation, observed.spec.workers[0].max) = (2, 3);
+    let steps = settle(&mut observed, at_second(240));
+    let is_asked = |step: &ManagedStep| matches!(step, ManagedStep::Patch(fields) if fields["metadata"]["annotations"][OPERATION] == "reconcile");
+    assert!(steps.iter().any(is_asked), "{steps:#?}");
 }

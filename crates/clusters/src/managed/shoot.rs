@@ -96,6 +96,20 @@ pub fn authentication(spec: &ManagedClusterSpec) -> Option<Value> {
     spec.oidc.as_ref().filter(|_| is_structured).map(configuration)
 }
 
+/// The key of that configuration in the `ConfigMap`.
+pub const AUTHENTICATION_KEY: &str = "config.yaml";
+
+/// Takes the digest of that configuration off a Shoot which does not have it beside it, so that it counts as changed by others: whoever changes
+/// it decides who administers the Shoot. Of the `ConfigMap`, if there is one.
+pub fn compare_authentication(live: &mut Value, spec: &ManagedClusterSpec, found: Option<&Value>) {
+    let Some(written) = authentication(spec) else { return };
+    let is_so = found.is_some_and(|found| found["data"][AUTHENTICATION_KEY] == written.to_string());
+    let annotations = live.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations.filter(|_| !is_so) {
+        annotations.remove(ANNOTATION_AUTHENTICATION);
+    }
+}
+
 fn configuration(oidc: &Oidc) -> Value {
     let groups = oidc
         .groups_claim
