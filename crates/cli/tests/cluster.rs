@@ -3,6 +3,8 @@
 
 mod support;
 
+use coppice_clusters::managed::shoot::authentication;
+use coppice_clusters_api::ManagedClusterSpec;
 use serde_json::{Value, json};
 use support::server::{Script, against, status_of};
 
@@ -159,6 +161,45 @@ fn of_a_shoot_its_garden_is_asked() {
     assert!(plan.out.contains("spec.kubernetes.version\n") && plan.code == 0, "{plan:?}");
     let without = asked("drift", vec![(MANAGED, 200, managed.clone())]);
     assert!(without.code == 1 && without.err.contains("with --garden-kubeconfig"), "{without:?}");
+}
+
+#[test]
+fn the_configuration_beside_a_shoot_is_compared_as_well() {
+    let mut managed = managed();
+    managed["spec"] = json!({
+        "provider": {"gardener": {"clusterProvider": "dev", "cloudProfile": "gcp", "credentialsBinding": "shop", "infrastructure": "gcp"}},
+        "version": "1.34.0", "oidc": {"issuerURL": "https://id.example.com", "clientID": "shop"}
+    });
+    managed["status"] = json!({"cluster": {"kind": "Shoot", "namespace": "garden-dev", "name": "shop", "uid": "s", "project": "p"}});
+    let digest = json!({"coppice.dev/authentication-hash": "x"});
+    let mut annotations = digest.clone();
+    annotations["coppice.dev/applied"] = json!(json!({"metadata": {"annotations": digest}}).to_string());
+    let shoot = json!({
+        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot",
+        "metadata": {
+            "name": "shop", "namespace": "garden-dev", "uid": "s", "labels": {"coppice.dev/managed-cluster": "u"}, "annotations": annotations
+        }
+    });
+    let spec: ManagedClusterSpec = serde_json::from_value(managed["spec"].clone()).unwrap();
+    let written = authentication(&spec).unwrap().to_string();
+    let configuration = "GET /api/v1/namespaces/garden-dev/configmaps/structured-auth-config-shop";
+    let with = |text: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"config.yaml": text}});
+        (configuration, 200, object)
+    };
+    let changed = "metadata.annotations.coppice.dev/authentication-hash\n";
+    for (beside, expected) in [
+        (with(&written), (0, "")),
+        (with("jwt: []"), (3, changed)),
+        (none(configuration), (3, changed)),
+        ((configuration, 403, status_of("Forbidden")), (0, "")),
+    ] {
+        let path = "GET /apis/core.gardener.cloud/v1beta1/namespaces/garden-dev/shoots/shop";
+        let script = vec![(MANAGED, 200, managed.clone()), (path, 200, shoot.clone()), beside];
+        let line = "coppice cluster drift shop -n team -o name --garden-kubeconfig garden.yaml";
+        let (ran, _) = against(line, script);
+        assert_eq!((ran.code, ran.out.as_str()), expected, "{ran:?}");
+    }
 }
 
 #[test]
