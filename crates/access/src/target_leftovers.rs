@@ -38,9 +38,11 @@ use crate::shared::Shared;
 use crate::target::{Failure, Made, Target};
 use crate::targets::{ReadError, Source};
 
-/// Targets are looked through so often: each time all is listed that this installation has made there.
-const EVERY: Duration = Duration::from_mins(10);
-/// So many targets are looked through each time: as many as have clients at once.
+/// A target is looked through once in so many periodic resyncs, which are a minute apart: each time all is listed that this installation has
+/// made there.
+const RESYNCS: usize = 10;
+/// So many targets are looked through with one resync: as many as have clients at once. With more than ten times as many it takes longer until
+/// it is the same one's turn again.
 const MAX_TARGETS: usize = 64;
 /// So many objects are deleted in one target then.
 const MAX_DELETED: usize = 100;
@@ -59,8 +61,8 @@ pub(crate) struct TargetLeftoverController {
     gate: Gate,
     metrics: AccessMetrics,
     shared: Shared,
-    /// The last one that was looked through, and when its turn came.
-    last: Mutex<Option<(Source, Instant)>>,
+    /// The last one that was looked through.
+    last: Mutex<Option<Source>>,
     /// What is remembered of each target.
     seen: Mutex<BTreeMap<Source, Seen>>,
 }
@@ -267,23 +269,21 @@ impl Controller for TargetLeftoverController {
         synced(accesses.freshness()) && synced(providers.store.freshness())
     }
 
-    /// Those whose turn it is: none on a follower, nor soon after the last ones.
+    /// Those whose turn it is: at the start of a leader as many as can be, then a tenth of them; none on a follower.
     fn all(&self) -> Vec<Source> {
         if self.gate.permit().is_err() {
             return Vec::new();
         }
-        let (targets, now) = (self.targets(), Instant::now());
+        let targets = self.targets();
         self.seen().retain(|source, _| targets.contains(source));
         // A panic leaves valid data: one assignment.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < EVERY) {
-            return Vec::new();
-        }
-        let after = last.as_ref().map_or(Bound::Unbounded, |(source, _)| Bound::Excluded(source));
+        let share = if last.is_some() { targets.len().div_ceil(RESYNCS) } else { targets.len() };
+        let after = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = targets.range::<Source, _>((after, Bound::Unbounded)).chain(&targets);
-        let next: Vec<Source> = next.take(MAX_TARGETS.min(targets.len())).cloned().collect();
+        let next: Vec<Source> = next.take(share.min(MAX_TARGETS)).cloned().collect();
         if let Some(source) = next.last() {
-            *last = Some((source.clone(), now));
+            *last = Some(source.clone());
         }
         next
     }

@@ -436,7 +436,7 @@ mod tests {
             let conditions = serde_json::json!([{"type": "Ready", "status": "True"}]);
             serde_json::json!({"spec": {"taints": taints}, "status": {"conditions": conditions}}).to_string()
         };
-        assert_eq!(node_ready(&node(Value::Null)), Ok(()));
+        assert!(node_ready(&node(Value::Null)).is_ok());
         assert!(node_ready(&node(serde_json::json!([{"key": "x"}]))).is_err());
         assert!(node_ready("{}").is_err());
     }

@@ -11,8 +11,8 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
-    Validity, failed, revoked, rights_taken,
+    ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step,
+    Turn, Validity, failed, revoked, rights_taken,
 };
 use coppice_clusters_api::{ClusterAccessStatus, ClusterSource, OutputRevision, Rights, TargetIdentity};
 use coppice_mutants::{Mutant, active};

@@ -8,8 +8,8 @@ use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma, needs_labels,
-    valid_until,
+    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma,
+    needs_labels, valid_until,
 };
 use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
 use coppice_runtime::error::chain;

@@ -210,8 +210,7 @@ async fn what_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
         "name": "shop", "uid": "made", "resourceVersion": "1", "generation": 1, "labels": {"coppice.dev/managed-cluster": "u"}
     }});
     let (clients, requests) = scripted(move |method, path, body| match *method {
-        Method::GET if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
-        Method::PATCH if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
+        Method::GET | Method::PATCH if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
         Method::GET => Answer::Object(200, object(&json!({}))),
         Method::PUT => Answer::Object(200, object(&body["status"])),
         _ => Answer::Object(201, json!({})),

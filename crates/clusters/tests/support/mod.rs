@@ -1,7 +1,8 @@
 //! What the models of these tests have in common: a `ClusterAccess` as the API server has it, and what a reconcile keeps in memory.
 
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step, Turn,
+    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step,
+    Turn,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, TargetIdentity};
 

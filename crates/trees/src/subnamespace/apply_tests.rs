@@ -29,11 +29,11 @@ async fn next_write(seen: Observation, answer: Answer) -> (&'static str, Vec<Sen
 
 /// The same where reads are answered so.
 async fn next_of(seen: Observation, read: Answer, answer: Answer) -> (&'static str, Vec<Sent>) {
-    next_by(seen, move |method, _| match *method {
+    let answered = next_by(seen, move |method, _| match *method {
         Method::GET => read.clone(),
         _ => answer.clone(),
-    })
-    .await
+    });
+    Box::pin(answered).await
 }
 
 /// The same where each request is answered by its method and path.
