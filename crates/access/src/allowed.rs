@@ -41,7 +41,7 @@ impl AllowedBefore {
         known.is_some_and(|(_, until)| until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// Forgets all others.
+    /// Removes all others.
     pub(crate) fn retain(&self, is_kept: impl Fn(&AccessKey) -> bool) {
         self.all().retain(|key, _| is_kept(key));
     }

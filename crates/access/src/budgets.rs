@@ -101,7 +101,7 @@ impl Budgets {
         i64::try_from(waiting).unwrap_or(i64::MAX)
     }
 
-    /// Forgets the budgets of all others.
+    /// Removes the budgets of all others.
     pub(crate) fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.all().retain(|provider, _| is_kept(provider));
     }

@@ -93,7 +93,7 @@ impl Providers {
         &self.namespace
     }
 
-    /// Forgets the budgets of those that are gone.
+    /// Removes the budgets of those that are gone.
     pub(crate) fn retain_budgets(&self) {
         self.budgets.retain(|name| self.store.get("", name).is_some());
     }

@@ -53,13 +53,13 @@ impl TargetRights {
         })
     }
 
-    /// Forgets all others.
+    /// Removes all others.
     pub(crate) fn retain(&self, is_kept: impl Fn(&AccessKey) -> bool) {
         self.all().retain(|key, _| is_kept(key));
     }
 
-    /// Forgets those of one.
-    pub(crate) fn forget(&self, key: &AccessKey) {
+    /// Removes those of one.
+    pub(crate) fn remove_access(&self, key: &AccessKey) {
         self.all().remove(key);
     }
 
@@ -103,7 +103,7 @@ mod tests {
         }
         assert_eq!(rights.all().get(&key).map(Vec::len), Some(MAX_ATTEMPTS + 1));
         assert!(rights.are_narrowed(&key, &one.rights), "what was applied is still known");
-        rights.forget(&key);
+        rights.remove_access(&key);
         assert!(rights.all().is_empty() && rights.known(&key).is_none());
         // What the target itself says.
         rights.found(&key, &one, vec![two.rights.clone()]);

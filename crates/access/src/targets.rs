@@ -257,7 +257,7 @@ impl Targets {
             .for_each(|(_, known)| known.read_at = None);
     }
 
-    /// Forgets those that nobody uses any more.
+    /// Removes those that nobody uses any more.
     pub(crate) fn retain(&self, used: &BTreeSet<Source>) {
         let mut state = self.state();
         let State { known, silent, .. } = &mut *state;
@@ -387,8 +387,8 @@ impl Targets {
         Ok(Target { kubeconfig, clients })
     }
 
-    /// A Shoot is reached with another kubeconfig next time.
-    pub(crate) fn forget_shoot(&self, source: &Source) {
+    /// Removes that of a Shoot from memory: it is reached with another one next time.
+    pub(crate) fn remove_shoot_kubeconfig(&self, source: &Source) {
         if source.shoot.is_some() {
             self.state().known.remove(source);
         }

@@ -226,7 +226,7 @@ async fn a_shoot_is_reached_for_some_minutes_with_what_its_garden_issued_and_tha
     targets.changed("team", "target");
     assert!(targets.shoot(&shop).is_none());
     targets.keep_shoot(&shop, kept.kubeconfig.clone()).await.unwrap();
-    targets.forget_shoot(&shop);
+    targets.remove_shoot_kubeconfig(&shop);
     assert!(targets.shoot(&shop).is_none());
     targets.keep_shoot(&shop, kept.kubeconfig).await.unwrap();
     tokio::time::advance(SHOOT_REACHED).await;

@@ -338,7 +338,7 @@ impl Work<'_> {
                 Applied::Again
             }
             Err(failure) => {
-                controller.targets.forget_shoot(&source);
+                controller.targets.remove_shoot_kubeconfig(&source);
                 self.failed_in(&target, failure).await
             }
         }

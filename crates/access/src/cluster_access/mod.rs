@@ -346,7 +346,7 @@ impl Controller for ClusterAccessController {
         }
         if cached.terminating {
             self.providers.budgets.stop_waiting(&key);
-            self.target_rights.forget(&key);
+            self.target_rights.remove_access(&key);
         }
         let mut planned = self.planned(&cached);
         // For these two alone the object is not read again: a new leader does them for each.

@@ -251,7 +251,7 @@ impl Controller for SubnamespaceController {
         let context = &self.context;
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         let Some(observation) = observe::cached(context, &key) else {
-            context.unseen.forget(&key.parent, &key.name);
+            context.unseen.remove_write(&key.parent, &key.name);
             return ReconcileResult::Done;
         };
         if let Some(error) = &observation.object.status_error {

@@ -14,10 +14,10 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The last write of the status of each Subnamespace that its watch has not shown yet.
 #[derive(Default)]
-pub(crate) struct UnseenWrites(Mutex<BTreeMap<Key, Written>>);
+pub(crate) struct UnseenWrites(Mutex<BTreeMap<SubnamespaceName, Written>>);
 
-/// Namespace and name.
-type Key = (Box<str>, Box<str>);
+/// The namespace of a Subnamespace, and its name.
+type SubnamespaceName = (Box<str>, Box<str>);
 
 struct Written {
     uid: Box<str>,
@@ -29,35 +29,35 @@ impl UnseenWrites {
     /// An object was written, and is like this since.
     pub(super) fn add(&self, object: &SubnamespaceObject) {
         let (uid, resource_version) = (object.uid.clone(), object.resource_version.clone());
-        self.all().insert(key(object), Written { uid, resource_version, at: Instant::now() });
+        self.all().insert(name_of(object), Written { uid, resource_version, at: Instant::now() });
     }
 
     /// Until when the watch has time to show what was written of an object of which the cache has this; none where it has that.
     pub(super) fn until(&self, cached: &SubnamespaceObject) -> Option<Instant> {
-        let (mut all, key) = (self.all(), key(cached));
-        let written = all.get(&key)?;
+        let (mut all, name) = (self.all(), name_of(cached));
+        let written = all.get(&name)?;
         let until = written.at + CATCH_UP;
         let newer = is_later(&written.resource_version, &cached.resource_version);
         if written.uid == cached.uid && newer && Instant::now() < until {
             return Some(until);
         }
-        all.remove(&key);
+        all.remove(&name);
         None
     }
 
-    /// There is no such object.
-    pub(super) fn forget(&self, parent: &str, name: &str) {
-        let key: Key = (parent.into(), name.into());
-        self.all().remove(&key);
+    /// There is no such object any more: nothing of it is waited for.
+    pub(super) fn remove_write(&self, parent: &str, name: &str) {
+        let removed: SubnamespaceName = (parent.into(), name.into());
+        self.all().remove(&removed);
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Written>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<SubnamespaceName, Written>> {
         // Every change is one assignment: a panic leaves valid data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(object: &SubnamespaceObject) -> Key {
+fn name_of(object: &SubnamespaceObject) -> SubnamespaceName {
     (object.namespace.clone(), object.name.clone())
 }
 
@@ -85,7 +85,7 @@ mod tests {
         tokio::time::advance(CATCH_UP).await;
         assert_eq!(unseen.until(&of("9")), None, "the event may have been lost");
         unseen.add(&of("10"));
-        unseen.forget("shop", "shop-web");
+        unseen.remove_write("shop", "shop-web");
         assert_eq!(unseen.until(&of("9")), None, "it was gone");
     }
 }
