@@ -14,7 +14,7 @@ use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
-pub(super) enum Progress {
+pub(super) enum TreeProgress {
     /// Everything is read and decided again.
     Again,
     /// There is nothing to do until then, or until something changes.
@@ -24,15 +24,15 @@ pub(super) enum Progress {
 }
 
 /// Reads, decides, and does the one thing that is next.
-pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> Progress {
+pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> TreeProgress {
     let observation = match observe::fresh(context, name).await {
         Ok(Some(observation)) => observation,
-        Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(ProgressError::Read(error)),
+        Ok(None) => return TreeProgress::CheckAt(None),
+        Err(error) => return TreeProgress::Failed(ProgressError::Read(error)),
     };
     let (tree, clients) = (&observation.tree, &context.shared.clients);
     if let Some(error) = &tree.status_error {
-        return Progress::Failed(ProgressError::Status(error.clone()));
+        return TreeProgress::Failed(ProgressError::Status(error.clone()));
     }
     let TreePlan { status, step, next_check, events } = plan::plan(&observation);
     // The uid is durable before anything is done to the namespace.
@@ -45,7 +45,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> 
         return outcome(written.map(drop));
     }
     if step == Step::Nothing {
-        return Progress::CheckAt(next_check);
+        return TreeProgress::CheckAt(next_check);
     }
     let done = carry_out(context, permit, &observation, step).await;
     if let Err(WriteError::Refused(error)) = &done {
@@ -65,11 +65,11 @@ pub(super) async fn says_size(context: &TreeContext, permit: &Permit, tree: &Tre
 }
 
 /// Whether it happened is seen by who reads again.
-fn outcome(written: Result<(), WriteError>) -> Progress {
+fn outcome(written: Result<(), WriteError>) -> TreeProgress {
     match written {
-        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => TreeProgress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(ProgressError::Write(error))
+            TreeProgress::Failed(ProgressError::Write(error))
         }
     }
 }

@@ -23,7 +23,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
-use apply::Progress;
+use apply::TreeProgress;
 
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 20;
@@ -151,9 +151,9 @@ impl Controller for NamespaceTreeController {
             let progress = apply::next(context, &permit, &name).await;
             drop(turn);
             match progress {
-                Progress::Again => {}
-                Progress::CheckAt(next) => return at(context, next),
-                Progress::Failed(error) => {
+                TreeProgress::Again => {}
+                TreeProgress::CheckAt(next) => return at(context, next),
+                TreeProgress::Failed(error) => {
                     report::failed(&name, &error.to_string());
                     let at_least = context.shared.clients.backpressure.remaining();
                     return ReconcileResult::Retry { category: "api", at_least };

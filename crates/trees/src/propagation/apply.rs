@@ -19,7 +19,7 @@ use crate::context::TreeContext;
 use crate::error::ProgressError;
 
 /// How carrying out a plan went.
-pub(super) enum Progress {
+pub(super) enum PropagationProgress {
     /// There is nothing more to do until something changes.
     Done,
     /// Something was not as it was observed.
@@ -29,19 +29,19 @@ pub(super) enum Progress {
 }
 
 /// Brings about what a namespace is to have of those above it.
-pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &str) -> Progress {
+pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &str) -> PropagationProgress {
     let mut observation = observe::cached(context, namespace);
     let mut plan = plan::plan(&observation);
     let deletes = deletions(&plan.steps);
     if !deletes.is_empty() {
         observation = match observe::fresh(context, namespace, &deletes).await {
             Ok(observation) => observation,
-            Err(error) => return Progress::Failed(ProgressError::Read(error)),
+            Err(error) => return PropagationProgress::Failed(ProgressError::Read(error)),
         };
         plan = plan::plan(&observation);
     }
     if let Err(error) = hold_back_rights(context, &observation, &mut plan).await {
-        return Progress::Failed(ProgressError::Read(error));
+        return PropagationProgress::Failed(ProgressError::Read(error));
     }
     let (mut outdated, mut failed, mut unsure) = (false, None, false);
     for step in std::mem::take(&mut plan.steps) {
@@ -82,21 +82,21 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         }
     }
     if outdated {
-        return Progress::Outdated;
+        return PropagationProgress::Outdated;
     }
     if let (Some(creator), Some(state)) = (&observation.creator, plan.state())
         && !is_early(creator, &state)
         && let Err(error) = report::condition(context, permit, creator, state).await
     {
         return match error {
-            WriteError::Conflict => Progress::Outdated,
-            WriteError::Gone => Progress::Done,
+            WriteError::Conflict => PropagationProgress::Outdated,
+            WriteError::Gone => PropagationProgress::Done,
             WriteError::Ambiguous(_) | WriteError::Refused(_) => {
-                Progress::Failed(ProgressError::Write(error))
+                PropagationProgress::Failed(ProgressError::Write(error))
             }
         };
     }
-    failed.map_or(Progress::Done, |error| Progress::Failed(ProgressError::Write(error)))
+    failed.map_or(PropagationProgress::Done, |error| PropagationProgress::Failed(ProgressError::Write(error)))
 }
 
 /// Leaves out copies of RoleBindings where it is not certain that the namespace has its quota. Its watch brings that.

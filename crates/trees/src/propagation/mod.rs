@@ -26,7 +26,7 @@ use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
 
 use crate::context::TreeContext;
-use apply::Progress;
+use apply::PropagationProgress;
 pub(crate) use observe::{Named, SharedAbove};
 
 /// The controller of copies; its keys are names of namespaces.
@@ -103,9 +103,9 @@ impl Controller for PropagationController {
         let context = &self.context;
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         match apply::apply(context, &permit, &namespace).await {
-            Progress::Done => ReconcileResult::Done,
-            Progress::Outdated => ReconcileResult::retry("conflict"),
-            Progress::Failed(error) => {
+            PropagationProgress::Done => ReconcileResult::Done,
+            PropagationProgress::Outdated => ReconcileResult::retry("conflict"),
+            PropagationProgress::Failed(error) => {
                 report::failed(&namespace, &error.to_string());
                 let at_least = context.shared.clients.backpressure.remaining();
                 ReconcileResult::Retry { category: "api", at_least }

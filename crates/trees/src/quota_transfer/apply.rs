@@ -17,7 +17,7 @@ use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
-pub(super) enum Progress {
+pub(super) enum TransferProgress {
     /// Everything is read and decided again.
     Again,
     /// There is nothing to do until then, or until something changes.
@@ -27,24 +27,24 @@ pub(super) enum Progress {
 }
 
 /// Reads, decides, and does the one thing that is next.
-pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTransferKey) -> Progress {
+pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTransferKey) -> TransferProgress {
     let observation = match observe::fresh(context, key).await {
         Ok(Some(observation)) => observation,
         // Whatever has changed enqueues this again.
-        Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(ProgressError::Read(error)),
+        Ok(None) => return TransferProgress::CheckAt(None),
+        Err(error) => return TransferProgress::Failed(ProgressError::Read(error)),
     };
     let object = &*observation.object;
     if let Some(error) = &object.status_error {
-        return Progress::Failed(ProgressError::Status(error.clone()));
+        return TransferProgress::Failed(ProgressError::Status(error.clone()));
     }
     let plan = plan::plan(&observation);
     if plan.found_nowhere {
         // The amount is nowhere only if all quotas were so at one time.
         match observe::fresh(context, key).await {
             Ok(Some(again)) if again.revisions() == observation.revisions() => {}
-            Ok(_) => return Progress::Again,
-            Err(error) => return Progress::Failed(ProgressError::Read(error)),
+            Ok(_) => return TransferProgress::Again,
+            Err(error) => return TransferProgress::Failed(ProgressError::Read(error)),
         }
     }
     let TransferPlan { status, step, next_check, events, .. } = plan;
@@ -56,7 +56,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         return outcome(written.map(drop));
     }
     if step == Step::Nothing {
-        return Progress::CheckAt(next_check);
+        return TransferProgress::CheckAt(next_check);
     }
     let done = carry_out(context, permit, &observation, step).await;
     if let Err(WriteError::Refused(error)) = &done {
@@ -70,11 +70,11 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
 }
 
 /// Whether it happened is seen by who reads again.
-fn outcome(written: Result<(), WriteError>) -> Progress {
+fn outcome(written: Result<(), WriteError>) -> TransferProgress {
     match written {
-        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => TransferProgress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(ProgressError::Write(error))
+            TransferProgress::Failed(ProgressError::Write(error))
         }
     }
 }

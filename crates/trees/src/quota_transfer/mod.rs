@@ -31,7 +31,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
-use apply::Progress;
+use apply::TransferProgress;
 
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 40;
@@ -161,9 +161,9 @@ impl Controller for QuotaTransferController {
         }
         for _ in 0..MAX_ROUNDS {
             match apply::next(context, &permit, &key).await {
-                Progress::Again => {}
-                Progress::CheckAt(at) => return self.at(at),
-                Progress::Failed(error) => return self.failed(&key, &error.to_string()),
+                TransferProgress::Again => {}
+                TransferProgress::CheckAt(at) => return self.at(at),
+                TransferProgress::Failed(error) => return self.failed(&key, &error.to_string()),
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }

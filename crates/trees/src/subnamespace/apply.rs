@@ -31,7 +31,7 @@ use crate::error::ProgressError;
 use crate::writes;
 
 /// How carrying out a plan went.
-pub(super) enum Progress {
+pub(super) enum SubnamespaceProgress {
     /// Everything is read and decided again.
     Again,
     /// It is decided again on what is known after a write.
@@ -48,20 +48,20 @@ pub(super) async fn next(
     permit: &Permit,
     key: &SubnamespaceKey,
     known: Option<Box<Observation>>,
-) -> Progress {
+) -> SubnamespaceProgress {
     let (observation, fresh) = match known {
         Some(known) => (known, false),
         None => match observe::fresh(context, key).await {
             Ok(Some(observation)) => (Box::new(observation), true),
-            Ok(None) => return Progress::CheckAt(None),
-            Err(error) => return Progress::Failed(ProgressError::Read(error)),
+            Ok(None) => return SubnamespaceProgress::CheckAt(None),
+            Err(error) => return SubnamespaceProgress::Failed(ProgressError::Read(error)),
         },
     };
     let plan = plan::plan(&observation);
     let SubnamespacePlan { status, step, .. } = &plan;
     let object = &observation.object;
     if let Some(error) = &object.status_error {
-        return Progress::Failed(ProgressError::Status(error.clone()));
+        return SubnamespaceProgress::Failed(ProgressError::Status(error.clone()));
     }
     if fresh && observation.namespace.is_none() && !matches!(step, Step::CreateNamespace(_)) {
         // Of an attempt before nobody knew what came of it: it is not there, and not created now.
@@ -81,7 +81,7 @@ pub(super) async fn next(
     }
     let SubnamespacePlan { step, next_check, events, .. } = plan;
     match step {
-        Step::Nothing => Progress::CheckAt(next_check),
+        Step::Nothing => SubnamespaceProgress::CheckAt(next_check),
         Step::DeleteNamespace(intent) => delete(context, permit, key, intent, observation.share()).await,
         Step::DeleteBelow(lowest) => match delete_below(context, permit, &observation, &lowest.0).await {
             // What came of it the watch says, before anything else is decided: only caches know what is far below.
@@ -89,7 +89,7 @@ pub(super) async fn next(
                 if is_deleted {
                     report::events(&context.shared, object, &events);
                 }
-                Progress::CheckAt(next_check)
+                SubnamespaceProgress::CheckAt(next_check)
             }
             Err(progress) => progress,
         },
@@ -110,8 +110,8 @@ async fn delete_below(
     permit: &Permit,
     observation: &Observation,
     chosen: &SubnamespaceObject,
-) -> Result<bool, Progress> {
-    let unread = |error: ReadError| Progress::Failed(ProgressError::Read(error));
+) -> Result<bool, SubnamespaceProgress> {
+    let unread = |error: ReadError| SubnamespaceProgress::Failed(ProgressError::Read(error));
     let clients = &context.shared.clients;
     let (parent, name) = (&*chosen.namespace, &*chosen.name);
     let (now, namespace) = tokio::try_join!(
@@ -136,12 +136,12 @@ async fn delete_below(
         return Ok(false);
     }
     if observation.age() > MAX_FACT_AGE {
-        return Err(Progress::Again);
+        return Err(SubnamespaceProgress::Again);
     }
     match write::delete::<Subnamespaces>(clients, permit, &now).await {
         Ok(()) => Ok(true),
         Err(WriteError::Conflict | WriteError::Gone) => Ok(false),
-        Err(error) => Err(Progress::Failed(ProgressError::Write(error))),
+        Err(error) => Err(SubnamespaceProgress::Failed(ProgressError::Write(error))),
     }
 }
 
@@ -158,14 +158,14 @@ fn outcome(
     context: &TreeContext,
     observation: Box<Observation>,
     written: Result<Written, WriteError>,
-) -> Progress {
+) -> SubnamespaceProgress {
     match written {
         Ok(written) => observation
             .after(context, written)
-            .map_or(Progress::Again, |known| Progress::Written(Box::new(known))),
-        Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+            .map_or(SubnamespaceProgress::Again, |known| SubnamespaceProgress::Written(Box::new(known))),
+        Err(WriteError::Conflict | WriteError::Gone) => SubnamespaceProgress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
-            Progress::Failed(ProgressError::Write(error))
+            SubnamespaceProgress::Failed(ProgressError::Write(error))
         }
     }
 }
@@ -368,23 +368,25 @@ async fn delete(
     key: &SubnamespaceKey,
     intent: Intent,
     share: Share<'_>,
-) -> Progress {
+) -> SubnamespaceProgress {
     let shared = &context.shared;
     let step = StepContext { share, ..shared.step(permit) };
     let decision = DeleteDecision { context, key, intent: &intent };
     let (outcome, verified) = match decision::delete_namespace(step, &decision).await {
         Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),
         Ok((Deleted::AlreadyGone, verified)) => (StepOutcome::AlreadyGone, verified),
-        Err(Stopped::Interrupted(Interruption::Changed) | Stopped::NoNamespace) => return Progress::Again,
-        Err(Stopped::NotLeading) => return Progress::CheckAt(None),
+        Err(Stopped::Interrupted(Interruption::Changed) | Stopped::NoNamespace) => {
+            return SubnamespaceProgress::Again;
+        }
+        Err(Stopped::NotLeading) => return SubnamespaceProgress::CheckAt(None),
         Err(Stopped::Interrupted(Interruption::Failed(error))) => {
-            return Progress::Failed(ProgressError::Facts(error));
+            return SubnamespaceProgress::Failed(ProgressError::Facts(error));
         }
         Err(Stopped::NotReserved(_, ReservationError::Denied(denied))) => {
             shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says why as soon as the cache knows.
             let soon = shared.now().saturating_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
-            return Progress::CheckAt(Some(denied.retry_at.map_or(soon, |at| at.min(soon))));
+            return SubnamespaceProgress::CheckAt(Some(denied.retry_at.map_or(soon, |at| at.min(soon))));
         }
         Err(Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_))) => {
             shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());
@@ -398,9 +400,9 @@ async fn delete(
     let (applied, batch) = writer.record_outcome(intent, outcome, object, &BTreeSet::new()).await;
     report::events(shared, &verified.object, &batch.events);
     match applied {
-        Applied::Replan(_) | Applied::CacheBehind => Progress::Again,
-        Applied::CheckAt(at) => Progress::CheckAt(at),
-        Applied::Failed(error) => Progress::Failed(ProgressError::Record(error)),
+        Applied::Replan(_) | Applied::CacheBehind => SubnamespaceProgress::Again,
+        Applied::CheckAt(at) => SubnamespaceProgress::CheckAt(at),
+        Applied::Failed(error) => SubnamespaceProgress::Failed(ProgressError::Record(error)),
     }
 }
 

@@ -52,10 +52,10 @@ async fn next_by(
     let permit = context.shared.gate.permit().unwrap();
     let key = SubnamespaceKey::new("shop", "shop-web");
     let progress = match next(&context, &permit, &key, Some(Box::new(seen))).await {
-        Progress::Again => "again",
-        Progress::Written(_) => "written",
-        Progress::CheckAt(_) => "done",
-        Progress::Failed(_) => "failed",
+        SubnamespaceProgress::Again => "again",
+        SubnamespaceProgress::Written(_) => "written",
+        SubnamespaceProgress::CheckAt(_) => "done",
+        SubnamespaceProgress::Failed(_) => "failed",
     };
     let writes = sent.lock().unwrap().iter().filter(|sent| sent.method != Method::GET).cloned().collect();
     (progress, writes)

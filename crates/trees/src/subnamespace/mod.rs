@@ -34,7 +34,7 @@ use tokio::time::Instant;
 
 use crate::context::TreeContext;
 use crate::position::is_detaching;
-use apply::Progress;
+use apply::SubnamespaceProgress;
 pub(crate) use unseen::UnseenWrites;
 
 /// Writes in a row for one object; then others have their turn.
@@ -282,11 +282,11 @@ impl Controller for SubnamespaceController {
                 turn = Some(context.turn(&key.parent).await);
             }
             match apply::next(context, &permit, &key, known.take()).await {
-                Progress::Again => turn = None,
+                SubnamespaceProgress::Again => turn = None,
                 // With what is known of the quota the turn is kept.
-                Progress::Written(after) => known = Some(after),
-                Progress::CheckAt(at) => return self.at(at),
-                Progress::Failed(error) => {
+                SubnamespaceProgress::Written(after) => known = Some(after),
+                SubnamespaceProgress::CheckAt(at) => return self.at(at),
+                SubnamespaceProgress::Failed(error) => {
                     report::failed(&key, &error.to_string());
                     let at_least = context.shared.clients.backpressure.remaining();
                     return ReconcileResult::Retry { category: "api", at_least };
