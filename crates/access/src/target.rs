@@ -434,7 +434,7 @@ pub(crate) fn wait_ends(now: Timestamp, wait: Duration) -> Timestamp {
 
 /// What a credential turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum VerificationResult {
     /// It is that of the access, and permits what was asked about and no more.
     Right,
     /// It is not valid.
@@ -448,15 +448,17 @@ pub(crate) async fn try_out(
     clients: &Clients,
     identity: &str,
     questions: &[(Probe, bool)],
-) -> Result<Verdict, Failure> {
+) -> Result<VerificationResult, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let who = match ask(clients, path, &review).await {
-        Err(kube::Error::Api(status)) if status.code == 401 => return Ok(Verdict::NotValid),
+        Err(kube::Error::Api(status)) if status.code == 401 => return Ok(VerificationResult::NotValid),
         answer => answer.map_err(|error| Failure::of("say whose the credential is", &error))?,
     };
     if who.user_info.username != identity {
-        return Ok(Verdict::Wrong("the target takes the credential for that of somebody else".to_owned()));
+        return Ok(VerificationResult::Wrong(
+            "the target takes the credential for that of somebody else".to_owned(),
+        ));
     }
     for (probe, expected) in questions {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -464,10 +466,10 @@ pub(crate) async fn try_out(
         let answer = answer.map_err(|error| Failure::of("say what the credential permits", &error))?;
         if answer.allowed != Some(*expected) {
             let says = if *expected { "does not permit" } else { "permits" };
-            return Ok(Verdict::Wrong(format!("the credential {says}: {probe}")));
+            return Ok(VerificationResult::Wrong(format!("the credential {says}: {probe}")));
         }
     }
-    Ok(Verdict::Right)
+    Ok(VerificationResult::Right)
 }
 
 /// What a target answers to a review.

@@ -10,7 +10,7 @@ use coppice_clusters_api::Issuer;
 use coppice_runtime::client::Clients;
 
 use super::Work;
-use crate::target::{Failure, Target, Verdict, try_out, user_of};
+use crate::target::{Failure, Target, VerificationResult, try_out, user_of};
 
 /// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
 const TRIES: u32 = 10;
@@ -22,8 +22,8 @@ impl Work<'_> {
     pub(super) async fn verify(&self, target: &Target, kubeconfig: &Kubeconfig) -> Result<(), Failure> {
         let clients = self.controller.targets.clients(kubeconfig).await?;
         match self.try_out(target, &clients, &kubeconfig.user).await? {
-            Verdict::Right => Ok(()),
-            Verdict::NotValid => {
+            VerificationResult::Right => Ok(()),
+            VerificationResult::NotValid => {
                 let why = match self.observed.spec.issuer {
                     Issuer::TokenRequest => "the target does not take its own token",
                     Issuer::ClientCertificate => {
@@ -36,7 +36,7 @@ impl Work<'_> {
                 };
                 Err(Failure::new(Reason::VerificationFailed, why))
             }
-            Verdict::Wrong(why) => Err(Failure::new(Reason::VerificationFailed, why)),
+            VerificationResult::Wrong(why) => Err(Failure::new(Reason::VerificationFailed, why)),
         }
     }
 
@@ -64,20 +64,25 @@ impl Work<'_> {
         let Ok(clients) = self.controller.targets.clients(&written).await else {
             return Ok(IssueProgress::Disproven);
         };
-        let right = self.try_out(target, &clients, &written.user).await? == Verdict::Right;
+        let right = self.try_out(target, &clients, &written.user).await? == VerificationResult::Right;
         Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
     }
 
     /// Tries a credential out, more than once where it does not permit what it is to permit.
-    async fn try_out(&self, target: &Target, clients: &Clients, user: &User) -> Result<Verdict, Failure> {
+    async fn try_out(
+        &self,
+        target: &Target,
+        clients: &Clients,
+        user: &User,
+    ) -> Result<VerificationResult, Failure> {
         let Observed { uid, spec, .. } = self.observed;
         // Gardener chooses the user: it is the one that the certificate says.
         let identity = spec.issuer.identity(uid).or_else(|| user_of(user)).unwrap_or_default();
         let questions = questions(spec.issuer, &spec.rights, &target.rules(&spec.rights).await?);
         for _ in 1..TRIES {
             match try_out(clients, &identity, &questions).await? {
-                Verdict::Wrong(_) => tokio::time::sleep(BETWEEN_TRIES).await,
-                verdict => return Ok(verdict),
+                VerificationResult::Wrong(_) => tokio::time::sleep(BETWEEN_TRIES).await,
+                result => return Ok(result),
             }
         }
         try_out(clients, &identity, &questions).await
