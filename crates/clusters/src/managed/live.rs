@@ -8,7 +8,7 @@ use super::{Failure, Shape, at};
 
 /// What became of the state that was written last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReconciliationState {
     /// It is still being brought about: how far it is.
     InProgress(String),
     /// It is so.
@@ -47,12 +47,14 @@ const RETRY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const RETRY_FOR_USERS_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
 /// What became of an object, of the generation that it has: what its status says of an earlier one is not about what was written last.
-pub fn outcome(shape: Shape, live: &Value) -> Outcome {
+pub fn reconciliation_state(shape: Shape, live: &Value) -> ReconciliationState {
     let generation = at(live, "/metadata/generation").as_i64();
     let observed = at(live, "/status/observedGeneration").as_i64();
     if generation.is_none() || observed < generation {
         let kind = shape.kind();
-        return Outcome::InProgress(format!("the controller of the {kind} has not observed the last change"));
+        return ReconciliationState::InProgress(format!(
+            "the controller of the {kind} has not observed the last change"
+        ));
     }
     match shape {
         Shape::Topology => of_topology(live, generation),
@@ -60,12 +62,14 @@ pub fn outcome(shape: Shape, live: &Value) -> Outcome {
     }
 }
 
-fn of_topology(live: &Value, generation: Option<i64>) -> Outcome {
+fn of_topology(live: &Value, generation: Option<i64>) -> ReconciliationState {
     for type_ in ["TopologyReconciled", "Available"] {
         let conditions = at(live, "/status/conditions").as_array();
         let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == type_));
         let Some(found) = found.filter(|found| found["observedGeneration"].as_i64() >= generation) else {
-            return Outcome::InProgress(format!("the condition {type_} is not about the last change"));
+            return ReconciliationState::InProgress(format!(
+                "the condition {type_} is not about the last change"
+            ));
         };
         if found["status"] == "True" {
             continue;
@@ -73,25 +77,27 @@ fn of_topology(live: &Value, generation: Option<i64>) -> Outcome {
         let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
         let message = format!("{type_} is {}: {} {}", text("status"), text("reason"), text("message"));
         if found["reason"] == "ReconcileFailed" {
-            return Outcome::Failed(Failure::transient(Reason::ClusterFailed, message));
+            return ReconciliationState::Failed(Failure::transient(Reason::ClusterFailed, message));
         }
-        return Outcome::InProgress(message);
+        return ReconciliationState::InProgress(message);
     }
-    Outcome::Succeeded
+    ReconciliationState::Succeeded
 }
 
-fn of_shoot(live: &Value) -> Outcome {
+fn of_shoot(live: &Value) -> ReconciliationState {
     let operation = at(live, "/status/lastOperation");
     let text = |field: &str| operation[field].as_str().unwrap_or_default();
     let message = format!("{} is {}: {}", text("type"), text("state"), text("description"));
     let for_users = FOR_USERS.iter().any(|code| has_code(live, code));
     match text("state") {
-        "Succeeded" if text("type") != "Delete" => Outcome::Succeeded,
-        "Failed" | "Error" if for_users => Outcome::Failed(Failure::waiting(Reason::ClusterFailed, message)),
+        "Succeeded" if text("type") != "Delete" => ReconciliationState::Succeeded,
+        "Failed" | "Error" if for_users => {
+            ReconciliationState::Failed(Failure::waiting(Reason::ClusterFailed, message))
+        }
         // Gardener goes on by itself after an error, and not after a failure.
-        "Failed" => Outcome::Failed(Failure::transient(Reason::ClusterFailed, message)),
-        "" => Outcome::InProgress("Gardener has not begun".to_owned()),
-        _ => Outcome::InProgress(message),
+        "Failed" => ReconciliationState::Failed(Failure::transient(Reason::ClusterFailed, message)),
+        "" => ReconciliationState::InProgress("Gardener has not begun".to_owned()),
+        _ => ReconciliationState::InProgress(message),
     }
 }
 
@@ -161,14 +167,14 @@ mod tests {
         ]}})
     }
 
-    fn is_in_progress(outcome: &Outcome) -> bool {
-        matches!(outcome, Outcome::InProgress(_))
+    fn is_in_progress(state: &ReconciliationState) -> bool {
+        matches!(state, ReconciliationState::InProgress(_))
     }
 
     #[test]
     fn an_earlier_success_of_a_topology_does_not_count() {
-        let of = |live: &Value| outcome(Shape::Topology, live);
-        assert_eq!(of(&cluster(3, ("True", 3), "True")), Outcome::Succeeded);
+        let of = |live: &Value| reconciliation_state(Shape::Topology, live);
+        assert_eq!(of(&cluster(3, ("True", 3), "True")), ReconciliationState::Succeeded);
         for live in [
             cluster(2, ("True", 3), "True"),
             cluster(3, ("True", 2), "True"),
@@ -180,7 +186,10 @@ mod tests {
             assert!(is_in_progress(&of(&live)), "{live}");
         }
         let failed = of(&cluster(3, ("ReconcileFailed", 3), "True"));
-        assert!(matches!(failed, Outcome::Failed(ref f) if f.class == FailureClass::Transient), "{failed:?}");
+        assert!(
+            matches!(failed, ReconciliationState::Failed(ref f) if f.class == FailureClass::Transient),
+            "{failed:?}"
+        );
     }
 
     fn shoot(observed: i64, state: &str, codes: &[&str]) -> Value {
@@ -193,8 +202,8 @@ mod tests {
 
     #[test]
     fn errors_of_gardener_have_their_class_and_an_earlier_success_does_not_count() {
-        let of = |live: &Value| outcome(Shape::Shoot, live);
-        assert_eq!(of(&shoot(2, "Succeeded", &[])), Outcome::Succeeded);
+        let of = |live: &Value| reconciliation_state(Shape::Shoot, live);
+        assert_eq!(of(&shoot(2, "Succeeded", &[])), ReconciliationState::Succeeded);
         for live in [
             shoot(1, "Succeeded", &[]),
             shoot(2, "Processing", &[]),
@@ -208,7 +217,7 @@ mod tests {
             (&["ERR_RETRYABLE_INFRA_DEPENDENCIES"], FailureClass::Transient),
         ] {
             let failed = of(&shoot(2, "Failed", codes));
-            assert!(matches!(failed, Outcome::Failed(ref f) if f.class == class), "{failed:?}");
+            assert!(matches!(failed, ReconciliationState::Failed(ref f) if f.class == class), "{failed:?}");
         }
     }
 

@@ -21,7 +21,7 @@ use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{FailureClass, ManagedClusterSpec, WorkerPool, ZoneAddresses};
 use serde_json::{Map, Value, json};
 
-pub use live::Outcome;
+pub use live::ReconciliationState;
 pub use permission::{made_elsewhere, project};
 pub use plan::{LiveFact, Managed, ManagedStep, managed_urgency, plan};
 pub use status::{failed, not_understood};

@@ -14,13 +14,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::live::{
-    OPERATION, RETRY, is_deleting, is_repeated, is_to_be_retried, look_again, may_be_forced, outcome,
+    OPERATION, RETRY, is_deleting, is_repeated, is_to_be_retried, look_again, may_be_forced,
+    reconciliation_state,
 };
 use super::status::{
     deletion_asked, failed, forced, is_deletion_late, made, next_attempt, ready, under_way, waits_for_turn,
     written,
 };
-use super::{Failure, Outcome, Settings, Shape, addresses, at, desired, patch};
+use super::{Failure, ReconciliationState, Settings, Shape, addresses, at, desired, patch};
 use crate::budget::Urgency;
 
 /// While something is under way, it is looked at again after so long.
@@ -264,16 +265,16 @@ fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedSt
         return Ok(ManagedStep::Patch(patch::merge_patch(live, &next)));
     }
     let found = if is_ready(observed, &hash) && is_repeated(live) {
-        Outcome::Succeeded
+        ReconciliationState::Succeeded
     } else {
-        outcome(shape, live)
+        reconciliation_state(shape, live)
     };
     let status = match found {
-        Outcome::Failed(_) if is_failure_said(observed) && is_to_be_retried(live, now) => {
+        ReconciliationState::Failed(_) if is_failure_said(observed) && is_to_be_retried(live, now) => {
             return Ok(annotate(OPERATION, RETRY));
         }
-        Outcome::Failed(failure) => return Err(failure),
-        Outcome::Succeeded => {
+        ReconciliationState::Failed(failure) => return Err(failure),
+        ReconciliationState::Succeeded => {
             let status = ready(observed, patch::drift(live, &desired).len(), now);
             return Ok(save_or_look(
                 observed,
@@ -282,7 +283,7 @@ fn present(observed: &Managed, live: &Value, now: Timestamp) -> Result<ManagedSt
                 now,
             ));
         }
-        Outcome::InProgress(message) => {
+        ReconciliationState::InProgress(message) => {
             let (state, what) = match status.created {
                 None => (ClusterState::Creating, "made"),
                 Some(_) => (ClusterState::Updating, "changed"),
