@@ -36,6 +36,6 @@ pub use provider::{
     GrantVerdict, Permission, Usage, grant_verdict, needs_labels, permission, provider_status, valid_until,
 };
 pub use rotation::revocation_deadline;
-pub use source::{FoundCluster, resolve};
+pub use source::{FoundCluster, ManagedClusterNotReady, NotReadyCause, resolve};
 pub use status::{adopted, failed, revoked, rights_applied};
 pub use withdrawal::rights_taken;

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::Turn;
 use crate::provider::{GrantVerdict, Permission};
+use crate::source::ManagedClusterNotReady;
 
 /// A `ClusterAccess` as it was read, and what is known around it.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ pub enum ManagedFact {
     #[default]
     NotNamed,
     /// Nothing was done for it yet, and its cluster was not ready: what is waited for.
-    Waits(String),
+    Waits(ManagedClusterNotReady),
     /// Nothing was done for it yet, and its cluster was ready: status is to say this first.
     Ready(NamedCluster),
     /// The one that status names is there and not being deleted.

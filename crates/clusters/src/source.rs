@@ -5,8 +5,8 @@
 
 use coppice_api::Reason;
 use coppice_clusters_api::{
-    CapiCluster, ClusterAccessStatus, ClusterSource, GardenerShoot, ManagedClusterSpec, ManagedClusterStatus,
-    NamedCluster,
+    CapiCluster, ClusterAccessStatus, ClusterSource, ClusterState, GardenerShoot, ManagedClusterSpec,
+    ManagedClusterStatus, NamedCluster,
 };
 use jiff::Timestamp;
 
@@ -27,6 +27,39 @@ pub struct FoundCluster<'a> {
     pub deleting: bool,
 }
 
+/// A `ManagedCluster` that no credential is issued for yet, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("No credential is issued yet: ManagedCluster {name} {cause}.")]
+pub struct ManagedClusterNotReady {
+    name: String,
+    cause: NotReadyCause,
+}
+
+/// Why no credential is issued yet for a `ManagedCluster`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReadyCause {
+    /// There is none of that name.
+    #[error("does not exist in this namespace")]
+    Missing,
+    /// It is being deleted.
+    #[error("is being deleted")]
+    Deleting,
+    /// Its spec or its status has values that are not known.
+    #[error("cannot be understood by this version of Coppice")]
+    NotUnderstood,
+    /// Its cluster was never ready.
+    #[error("was not ready yet, its state is {}", .0.as_str())]
+    State(ClusterState),
+    /// Its status has no state.
+    #[error(
+        "was not looked at yet: if that stays so, ask the platform whether ManagedClusters are switched on"
+    )]
+    NotObserved,
+    /// By its name there is another cluster by now, or none: the reason in its status.
+    #[error("does not have the cluster any more that it made ({0})")]
+    ClusterLost(String),
+}
+
 /// The cluster that a `ClusterAccess` is for, where `found` is the `ManagedCluster` of the name that it has: beside that name what it stands
 /// for, if that is known; and what is known of the `ManagedCluster`.
 pub fn resolve(
@@ -43,35 +76,31 @@ pub fn resolve(
         }
         // Another one of its name has another cluster.
         (Some(known), _) => (stands_for(cluster, name, known), ManagedFact::Gone),
-        (None, found) => match ready(name, found) {
+        (None, found) => match ready(found) {
             Ok(ready) => (stands_for(cluster, name, &ready), ManagedFact::Ready(ready)),
-            Err(why) => (cluster.clone(), ManagedFact::Waits(why)),
+            Err(cause) => {
+                let why = ManagedClusterNotReady { name: name.to_owned(), cause };
+                (cluster.clone(), ManagedFact::Waits(why))
+            }
         },
     }
 }
 
 /// What is written into status of one whose cluster was ready, which has its name; or why it is waited for.
-fn ready(name: &str, found: Option<FoundCluster<'_>>) -> Result<NamedCluster, String> {
-    let waits = |why: &str| Err(format!("No credential is issued yet: ManagedCluster {name} {why}."));
-    let Some(found) = found else { return waits("does not exist in this namespace") };
+fn ready(found: Option<FoundCluster<'_>>) -> Result<NamedCluster, NotReadyCause> {
+    let found = found.ok_or(NotReadyCause::Missing)?;
     if found.deleting {
-        return waits("is being deleted");
+        return Err(NotReadyCause::Deleting);
     }
-    let Some(spec) = found.spec else { return waits("cannot be understood by this version of Coppice") };
+    let spec = found.spec.ok_or(NotReadyCause::NotUnderstood)?;
     if found.status.created.is_none() {
-        return match found.status.state {
-            Some(state) => waits(&format!("was not ready yet, its state is {}", state.as_str())),
-            None => waits(
-                "was not looked at yet: if that stays so, ask the platform whether ManagedClusters are switched on",
-            ),
-        };
+        return Err(found.status.state.map_or(NotReadyCause::NotObserved, NotReadyCause::State));
     }
-    // By its name there is another cluster by now, or none.
     let lost = [Reason::ClusterGone, Reason::ClusterNotOurs, Reason::TargetChanged];
     if let Some(error) = &found.status.last_error
         && lost.iter().any(|reason| reason.as_str() == error.reason)
     {
-        return waits(&format!("does not have the cluster any more that it made ({})", error.reason));
+        return Err(NotReadyCause::ClusterLost(error.reason.clone()));
     }
     let provider = spec.provider.gardener.as_ref().map(|shoot| shoot.cluster_provider.clone());
     Ok(NamedCluster { uid: found.uid.to_owned(), provider })

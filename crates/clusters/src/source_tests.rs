@@ -1,5 +1,5 @@
 use coppice_api::condition::{self, READY};
-use coppice_clusters_api::{AccessPhase, ClusterState, Issuer, ManagedClusterName, Rights};
+use coppice_clusters_api::{AccessPhase, Issuer, ManagedClusterName, Rights};
 
 use super::*;
 use crate::observed::{OutputFact, Progress};
@@ -98,7 +98,8 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
         let status = saved(plan(&observed, at(1)));
         let ready = condition::find(&status.conditions, READY).unwrap();
         assert_eq!((status.phase, ready.reason.as_str()), (Some(AccessPhase::Pending), "ClusterNotReady"));
-        assert!(ready.message.contains(says), "{}", ready.message);
+        let waits = "No credential is issued yet: ManagedCluster shop ";
+        assert!(ready.message.starts_with(waits) && ready.message.contains(says), "{}", ready.message);
         access.status = status;
         assert_eq!(plan(&see(&access, found), at(2)), Step::Wait(None));
     }

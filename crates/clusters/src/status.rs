@@ -201,7 +201,7 @@ fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> C
         }
         _ => {
             if let ManagedFact::Waits(why) = &observed.managed {
-                return state("False", Reason::ClusterNotReady.as_str(), why);
+                return state("False", Reason::ClusterNotReady.as_str(), &why.to_string());
             }
             let message = waits.as_deref().unwrap_or("A credential is being issued.");
             state("False", Reason::NotIssued.as_str(), message)
