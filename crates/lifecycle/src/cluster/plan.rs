@@ -216,7 +216,7 @@ fn plan_unchecked(observed: &ClusterObserved<'_>, time: ServerTime) -> Namespace
             return builder.not_read(message);
         }
     };
-    let since = builder.governed_by(&manager);
+    let since = builder.set_manager(&manager);
     builder.say_ttl(ttl.as_ref(), &manager);
     builder.say_owner(&manager, namespace);
     builder.look_at_health(manager.spec.health.as_ref());
@@ -332,7 +332,7 @@ impl<'a> Builder<'a> {
 
     /// Writes down which manager governs. Under another one, or the same with another spec, everything begins again.
     /// Returns since when it governs: `settle` counts from then.
-    fn governed_by(&mut self, manager: &SelectingManager<'_>) -> Timestamp {
+    fn set_manager(&mut self, manager: &SelectingManager<'_>) -> Timestamp {
         if let Some(known) = &mut self.status.manager {
             // By one change a spec that is the same was suspended, or is not any more. By two it may have been another.
             let seen = manager.generation <= known.generation.saturating_add(1);
