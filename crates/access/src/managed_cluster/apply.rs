@@ -1,9 +1,10 @@
 //! Carries out one step.
 
 use coppice_api::Reason;
+use coppice_clusters::managed::plan::{CONFIRM, FORCE};
 use coppice_clusters::managed::{self, Failure, LiveFact, Managed, ManagedStep, Shape};
 use coppice_clusters_api::ManagedClusterStatus;
-use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_HASH};
+use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH};
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
@@ -96,7 +97,7 @@ pub(super) async fn apply(
             match changed {
                 // It would be written again and again.
                 Ok(changed) if ours.iter().any(|(name, value)| annotation(&changed, name) != value) => {
-                    work.lost_record().await
+                    work.lost(&ours).await
                 }
                 changed => work.wrote(&mut memory.live, changed.map(LiveFact::Made), "change").await,
             }
@@ -116,22 +117,25 @@ fn annotation<'a>(object: &'a Value, name: &str) -> &'a Value {
     &object["metadata"]["annotations"][name]
 }
 
-/// What a change records of itself on the object.
+/// What a change records of itself on the object, or confirms by it. What Gardener is asked to do it takes off itself.
 fn record_of(fields: &Value) -> Vec<(&'static str, Value)> {
-    let ours = [ANNOTATION_HASH, ANNOTATION_APPLIED].map(|name| (name, annotation(fields, name).clone()));
+    let ours = [ANNOTATION_HASH, ANNOTATION_APPLIED, ANNOTATION_CONFIRM_DELETION, CONFIRM, FORCE];
+    let ours = ours.map(|name| (name, annotation(fields, name).clone()));
     ours.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
 impl Work<'_> {
     /// The object is as it was asked for, but for what is recorded on it.
-    async fn lost_record(&self) -> Applied {
+    async fn lost(&self, record: &[(&'static str, Value)]) -> Applied {
         let Managed { object_namespace, name, spec, .. } = self.observed;
+        let names: Vec<&str> = record.iter().map(|(name, _)| *name).collect();
         let failure = Failure::waiting(
             Reason::ClusterRefused,
             format!(
-                "the {} {object_namespace}/{name} was changed, and does not have the annotations {ANNOTATION_HASH} and {ANNOTATION_APPLIED} that were written: find \
-                 out which webhook of its API server removes them",
-                Shape::of(spec).kind()
+                "the {} {object_namespace}/{name} was changed, and does not have all that was written of {}: find out which webhook of its API server \
+                 removes that",
+                Shape::of(spec).kind(),
+                names.join(", ")
             ),
         );
         self.save(&managed::failed(self.observed, &failure, self.controller.now())).await

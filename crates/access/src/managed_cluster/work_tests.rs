@@ -225,6 +225,40 @@ async fn what_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
     assert_eq!((patches.count(), reasons(&sent)), (1, vec!["ClusterRefused"]), "{sent:#?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_that_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
+    let bare = json!({"metadata": {
+        "name": "shop", "uid": "made", "resourceVersion": "1", "generation": 1, "labels": {"coppice.dev/managed-cluster": "u"}
+    }});
+    let cluster = json!({"kind": "Cluster", "namespace": "team", "name": "shop", "uid": "made"});
+    let mut deleted = object(
+        &json!({"state": "Deleting", "hash": "h", "cluster": cluster, "waitingSince": NOW.to_string()}),
+    );
+    deleted["metadata"]["deletionTimestamp"] = json!(NOW.to_string());
+    let stored = deleted.clone();
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET | Method::PATCH if path.ends_with("/clusters/shop") => Answer::Object(200, bare.clone()),
+        Method::PUT => {
+            let mut saved = stored.clone();
+            saved["status"] = body["status"].clone();
+            Answer::Object(200, saved)
+        }
+        Method::GET => Answer::Object(200, stored.clone()),
+        _ => Answer::Object(201, json!({})),
+    });
+    let controller = controller(clients);
+    let cached = read::decoded::<ManagedClusters>(deleted.to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", cached);
+    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+    let sent = requests.lock().unwrap().clone();
+    let patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
+    assert_eq!((patches, reasons(&sent)), (1, vec!["ClusterRefused"]), "{sent:#?}");
+    let said = sent.iter().find(|sent| sent.method == Method::PUT).unwrap();
+    let message = said.body["status"]["lastError"]["message"].as_str().unwrap();
+    assert!(message.contains("coppice.dev/confirm-deletion"), "{message}");
+}
+
 #[test]
 fn a_deletion_that_fails_is_counted_as_failed_and_the_longest_wait_is_measured() {
     let error = json!({

@@ -18,8 +18,7 @@ use super::live::{
     reconciliation_state,
 };
 use super::status::{
-    deletion_asked, failed, forced, is_deletion_late, made, next_attempt, ready, under_way, waits_for_turn,
-    written,
+    deletion_asked, failed, forced, is_late, made, next_attempt, ready, under_way, waits_for_turn, written,
 };
 use super::{Failure, ReconciliationState, Settings, Shape, addresses, at, desired, patch};
 use crate::budget::Urgency;
@@ -34,10 +33,10 @@ pub const DEADLINE: SignedDuration = SignedDuration::from_hours(1);
 const CREATION: SignedDuration = SignedDuration::from_mins(2);
 /// The fields that were written are kept in an annotation of the object, and all of its annotations have 256 KiB at most.
 const MAX_APPLIED: usize = 192 << 10;
-/// Without it Gardener deletes nothing.
-const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
-/// With it Gardener forgets what it could not delete.
-const FORCE: &str = "confirmation.gardener.cloud/force-deletion";
+/// Without this annotation Gardener deletes nothing.
+pub const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
+/// With this annotation Gardener forgets what it could not delete.
+pub const FORCE: &str = "confirmation.gardener.cloud/force-deletion";
 
 /// A `ManagedCluster` as it was read, and what is known of the object that is made for it.
 #[derive(Clone, Debug)]
@@ -359,17 +358,19 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     let annotated = |name: &str, value: &str| at(live, "/metadata/annotations")[name] == value;
     let is_shoot = Shape::of(&observed.spec) == Shape::Shoot;
     if !is_deleting(live) {
-        if is_deletion_late(observed, now) {
-            return save(deletion_asked(observed, now));
-        }
         // No single request deletes a cluster: of a Shoot Gardener sees to that, of a `Cluster` the policy of our account.
         let (name, value) =
             if is_shoot { (CONFIRM, "true") } else { (ANNOTATION_CONFIRM_DELETION, observed.uid.as_str()) };
+        let since = observed.status.waiting_since;
+        if since.is_none_or(|since| is_late(since, now)) {
+            let status = removed(observed, since, name, now).unwrap_or_else(|| deletion_asked(observed, now));
+            return save(status);
+        }
         return if annotated(name, value) { ManagedStep::Delete } else { annotate(name, value) };
     }
     if is_shoot && may_be_forced(live) && is_to_be_forced(observed, now) && !annotated(FORCE, "true") {
-        let is_said = observed.status.forced.is_some();
-        return if is_said { annotate(FORCE, "true") } else { save(forced(observed, now)) };
+        let Some(since) = observed.status.forced else { return save(forced(observed, now)) };
+        return removed(observed, Some(since), FORCE, now).map_or_else(|| annotate(FORCE, "true"), save);
     }
     if is_to_be_retried(live, now) {
         return annotate(OPERATION, RETRY);
@@ -441,6 +442,25 @@ fn overdue(observed: &Managed, message: &str, now: Timestamp) -> Result<(), Fail
             short(message)
         ),
     ))
+}
+
+/// Says once that a deletion waits for this annotation of ours, and not why, where nothing else is known of that. It is tried again all the same:
+/// somebody may take it off whenever it was written.
+fn removed(
+    observed: &Managed,
+    since: Option<Timestamp>,
+    annotation: &str,
+    now: Timestamp,
+) -> Option<ManagedClusterStatus> {
+    let (status, kind, name) = (&observed.status, Shape::of(&observed.spec).kind(), &observed.name);
+    let is_known = status.last_error.as_ref().is_some_and(|error| error.generation == observed.generation)
+        || status.asks_again.is_some();
+    let since = since.filter(|since| !is_known && is_late(*since, now))?;
+    let message = format!(
+        "since {since} the {kind} {name} was to have the annotation {annotation}, and to be deleted by that: if this stays so, find out who \
+         removes the annotation"
+    );
+    Some(failed(observed, &Failure::transient(Reason::ClusterRefused, message), now))
 }
 
 /// A status, unless it says the same already: then the object is looked at again after so long.

@@ -371,6 +371,40 @@ fn a_deletion_ends_when_the_object_is_gone() {
 }
 
 #[test]
+fn a_confirmation_that_somebody_takes_off_again_and_again_is_said_and_tried_on() {
+    for (spec, annotation) in [(small(), ANNOTATION_CONFIRM_DELETION), (on_gardener(), CONFIRM)] {
+        let mut observed = ready_cluster(spec);
+        (observed.deleting, observed.generation) = (true, 2);
+        let ManagedStep::SaveStatus(status) = plan(&observed, at_second(100)) else { panic!() };
+        observed.status = *status;
+        // Each time it is gone when it is looked at again.
+        for second in (100..400).step_by(60) {
+            assert!(matches!(plan(&observed, at_second(second)), ManagedStep::Patch(_)), "{second}");
+        }
+        let ManagedStep::SaveStatus(status) = plan(&observed, at_second(400)) else { panic!() };
+        let error = status.last_error.as_ref().unwrap();
+        assert!(error.reason == "ClusterRefused" && error.message.contains(annotation), "{error:?}");
+        observed.status = *status;
+        assert_eq!(plan(&observed, at_second(414)), ManagedStep::Wait(Some(at_second(415))));
+        let steps: Vec<ManagedStep> = (0..2)
+            .map(|_| {
+                let step = plan(&observed, at_second(415));
+                if let ManagedStep::SaveStatus(status) = &step {
+                    observed.status = (**status).clone();
+                }
+                step
+            })
+            .collect();
+        assert!(matches!(steps[..], [ManagedStep::SaveStatus(_), ManagedStep::Patch(_)]), "{steps:#?}");
+        assert!(observed.status.last_error.is_some(), "it is said until the deletion has begun");
+        assert_eq!(observed.status.waiting_since, Some(at_second(415)));
+        live(&mut observed)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        settle(&mut observed, at_second(415));
+        assert_eq!((observed.status.last_error, observed.status.state), (None, Some(ClusterState::Deleting)));
+    }
+}
+
+#[test]
 fn while_its_garden_is_away_nothing_that_was_made_is_forgotten() {
     let failure = Failure::transient(Reason::TargetUnreachable, "the garden is away");
     let mut observed = ready_cluster(on_gardener());

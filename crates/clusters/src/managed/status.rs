@@ -156,16 +156,15 @@ pub(super) fn waits_for_turn(
     Some(status)
 }
 
-/// Whether its object is to be deleted only now, and was waited for before: because that was refused, or its garden was away.
-pub(super) fn is_deletion_late(observed: &Managed, now: Timestamp) -> bool {
-    let waits = |since: Timestamp| now.duration_since(since) >= SignedDuration::from_secs(LOOK_AGAIN);
-    observed.status.waiting_since.is_none_or(waits)
+/// Whether something was to be done so long ago that it was waited for: because that was refused, its garden was away, or somebody undoes it.
+pub(super) fn is_late(since: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(since) >= SignedDuration::from_secs(LOOK_AGAIN)
 }
 
 /// Its object is about to be deleted: how long that lasts, after which it is forced, counts from now on.
 pub(super) fn deletion_asked(observed: &Managed, now: Timestamp) -> ManagedClusterStatus {
     let mut status = observed.status.clone();
-    status.waiting_since = Some(now);
+    (status.waiting_since, status.asks_again) = (Some(now), None);
     status
 }
 
