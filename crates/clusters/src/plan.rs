@@ -22,7 +22,7 @@ use crate::provider::Permission;
 use crate::revocation::{are_too_many, revoke_superseded};
 use crate::rights::namespaces;
 use crate::rotation::{next_attempt, next_restoration, next_rotation, revocation_deadline};
-use crate::source::{cluster_goes, names_cluster, not_ready};
+use crate::source::{cluster_goes, is_no_longer_refused, names_cluster, not_ready};
 use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal};
 
@@ -374,6 +374,9 @@ pub(crate) fn save(status: ClusterAccessStatus) -> Step {
 /// Until when nothing is tried again.
 fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     let error = observed.status.last_error.as_ref()?;
+    if is_no_longer_refused(observed) {
+        return None;
+    }
     // A Secret that nothing could be written into is gone.
     if error.reason == Reason::SecretUnusable.as_str()
         && matches!(observed.output, OutputFact::Watched(None) | OutputFact::Absent)

@@ -117,11 +117,32 @@ fn stands_for(cluster: &ClusterSource, name: &str, known: &NamedCluster) -> Clus
     }
 }
 
+/// Whether status still says that its issuer is not one for the cluster of its `ManagedCluster`, and that is not so any more: another one of its
+/// name may have another provider.
+pub(crate) fn is_no_longer_refused(observed: &Observed) -> bool {
+    let is_so = match &observed.managed {
+        ManagedFact::Waits(_) => false,
+        ManagedFact::Ready(ready) => is_without_issuer(observed, ready),
+        ManagedFact::NotNamed | ManagedFact::Stays | ManagedFact::Deleting | ManagedFact::Gone => true,
+    };
+    let error = observed.status.last_error.as_ref();
+    !is_so && error.is_some_and(|error| error.reason == Reason::InvalidSpec.as_str())
+}
+
+/// Whether its provider is not Gardener, and its issuer is.
+fn is_without_issuer(observed: &Observed, ready: &NamedCluster) -> bool {
+    ready.provider.is_none() && observed.spec.issuer.is_of_garden()
+}
+
 /// What comes before anything is done for one that names a `ManagedCluster`: that was ready, and its provider has the issuer.
 pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<Step> {
+    if is_no_longer_refused(observed) {
+        let status = ClusterAccessStatus { last_error: None, ..observed.status.clone() };
+        return Some(save(complete(observed, status, now)));
+    }
     match &observed.managed {
         ManagedFact::Waits(_) => Some(steady(observed, now)),
-        ManagedFact::Ready(ready) if ready.provider.is_none() && observed.spec.issuer.is_of_garden() => {
+        ManagedFact::Ready(ready) if is_without_issuer(observed, ready) => {
             let message = "spec.issuer: write TokenRequest or ClientCertificate into a new ClusterAccess, since this ManagedCluster is made by Cluster API, \
                            and GardenerAdmin and GardenerViewer issue for Shoots alone";
             Some(save(failed(observed, Reason::InvalidSpec, message, now)))

@@ -151,9 +151,18 @@ fn issuers_of_gardener_issue_for_what_gardener_makes_alone() {
         if is_refused {
             let status = saved(step);
             assert_eq!(status.phase, Some(AccessPhase::Refused));
-            assert!(status.last_error.unwrap().message.contains("is made by Cluster API"));
+            assert!(status.last_error.as_ref().unwrap().message.contains("is made by Cluster API"));
+            access.status = status;
+            assert!(matches!(plan(&see(&access, Some(found)), at(1)), Step::Wait(Some(_))));
+            // It is deleted, and another one of its name is waited for.
+            let status = saved(plan(&see(&access, None), at(1)));
+            assert_eq!((status.phase, status.last_error), (Some(AccessPhase::Pending), None));
+            let ready = condition::find(&status.conditions, READY).unwrap();
+            assert_eq!(ready.reason, "ClusterNotReady");
         } else {
-            assert_eq!(step, Step::AddFinalizer);
+            access.status = saved(step);
+            assert_eq!(access.status.last_error, None, "it is said of the one before");
+            assert_eq!(plan(&see(&access, Some(found)), at(0)), Step::AddFinalizer);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::managed::shoot;
+use crate::managed::not_understood;
 
 /// One that waits for the calls of its provider since then, and asks again after a second.
 fn waits(observed: &Managed, since: i64, now: i64) -> Managed {
@@ -59,6 +60,36 @@ fn a_change_that_waits_says_so_at_once_a_look_after_a_minute_and_one_at_what_is_
     creating.live = LiveFact::Refused(Failure::waiting(Reason::NotAllowed, "ask the platform"));
     settle(&mut creating, at_second(80));
     assert!(settle(&mut waits(&creating, 80, 400), at_second(400)).is_empty());
+}
+
+#[test]
+fn a_spec_that_was_corrected_is_not_called_invalid_while_it_waits_for_calls() {
+    let refused = |observed: &Managed| {
+        let of = (observed.generation, false);
+        let status = not_understood(&observed.status, of, "no such field", at_second(100)).unwrap();
+        assert_eq!(status.last_error.as_ref().unwrap().reason, "InvalidSpec");
+        Managed { status, generation: observed.generation + 1, ..observed.clone() }
+    };
+    for (before, state) in [
+        (managed(on_gardener()), ClusterState::Planning),
+        (ready_cluster(on_gardener()), ClusterState::Updating),
+    ] {
+        let corrected = refused(&before);
+        let mut observed = waits(&corrected, 110, 110);
+        settle(&mut observed, at_second(110));
+        assert_eq!((&observed.status.last_error, observed.status.state), (&None, Some(state)));
+        assert_eq!(ready_condition(&observed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
+        assert_eq!(managed_urgency(&observed), managed_urgency(&corrected));
+        // It has its turn, and nothing was changed about what is made.
+        observed.live = before.live;
+        settle(&mut observed, at_second(200));
+        let ends = if state == ClusterState::Updating { ClusterState::Ready } else { ClusterState::Creating };
+        assert_eq!(observed.status.state, Some(ends));
+    }
+    // What is said of this spec stays.
+    let mut same = waits(&Managed { generation: 1, ..refused(&managed(on_gardener())) }, 400, 500);
+    settle(&mut same, at_second(500));
+    assert!(same.status.last_error.is_some());
 }
 
 #[test]

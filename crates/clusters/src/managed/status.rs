@@ -142,7 +142,16 @@ pub(super) fn waits_for_turn(
         "It waits, since callsPerMinute of ClusterProvider {provider} is used up: the garden is asked at {at}, or later if others are more urgent."
     );
     status.asks_again = Some(at);
-    status.state = status.state.or(Some(ClusterState::Planning));
+    if error.is_none() && status.last_error.take().is_some() && !observed.deleting {
+        // What failed with a spec before says nothing about this one.
+        status.state = None;
+        status.waiting_since = None;
+    }
+    status.state = status.state.or(Some(match (status.created, &status.hash) {
+        (Some(_), _) => ClusterState::Updating,
+        (None, Some(_)) => ClusterState::Creating,
+        (None, None) => ClusterState::Planning,
+    }));
     let mut set = |type_: &str, is: &'static str, message: &str| {
         let state = condition_state(is, reason, message);
         condition::set(&mut status.conditions, type_, state, observed.generation, now);
