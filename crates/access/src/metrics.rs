@@ -11,6 +11,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
 
 use crate::kinds::Access;
 
@@ -195,9 +196,10 @@ impl AccessMetrics {
             "ManagedClusters by state, counted once a minute by every replica of `coppice-access` that works on them; one whose deletion fails is `Failed`",
             self.managed_clusters.clone(),
         );
-        to.register(
-            "managed_cluster_longest_wait_seconds",
+        to.register_with_unit(
+            "managed_cluster_longest_wait",
             "How long the ManagedCluster waits that waits for longest for what is under way or has failed (`status.waitingSince`), measured once a minute by every replica of `coppice-access` that works on them",
+            Unit::Seconds,
             self.longest_wait.clone(),
         );
     }

@@ -1,8 +1,8 @@
 //! What is particular to Shoots: the calls of a provider, and operations of Gardener.
 
 use super::*;
-use crate::managed::shoot;
 use crate::managed::not_understood;
+use crate::managed::shoot;
 
 /// One that waits for the calls of its provider since then, and asks again after a second.
 fn waits(observed: &Managed, since: i64, now: i64) -> Managed {

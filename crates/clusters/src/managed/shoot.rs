@@ -103,7 +103,9 @@ pub const AUTHENTICATION_KEY: &str = "config.yaml";
 /// it decides who administers the Shoot. Of the `ConfigMap`, if there is one.
 pub fn compare_authentication(live: &mut Value, spec: &ManagedClusterSpec, found: Option<&Value>) {
     let Some(written) = authentication(spec) else { return };
-    let is_so = found.is_some_and(|found| found["data"][AUTHENTICATION_KEY].as_str() == Some(written.to_string().as_str()));
+    let is_so = found.is_some_and(|found| {
+        found["data"][AUTHENTICATION_KEY].as_str() == Some(written.to_string().as_str())
+    });
     let annotations = live.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| !is_so) {
         annotations.remove(ANNOTATION_AUTHENTICATION);

@@ -28,7 +28,7 @@ use self::program::{AccessProgram, Start, Steady};
 use self::target_log::{Counts, TargetLog};
 use self::targets::Targets;
 use super::testbed::pause;
-use super::trees::{follow, place};
+use super::trees::{follow, place, watched};
 use super::{now, progress};
 use crate::report::{Goal, Part, ReportWriter, Subject};
 use crate::stats::{count, mib, percentile};
@@ -204,9 +204,7 @@ impl AccessBench {
         self.log.since_last()?;
         let objects: Vec<Value> = (0..self.accesses).map(|n| self.targets.access(n)).collect();
         let mut waits: BTreeSet<(String, String)> = objects.iter().map(place).collect();
-        // The API server ends the watch of who reads more slowly than objects change. The next one begins with what is there.
-        let watches = futures::stream::repeat_with(|| self.admin.watch("ClusterAccess")).then(|watch| watch);
-        let events = watches.map_ok(|watch| watch.map_err(anyhow::Error::from)).try_flatten();
+        let events = watched(&self.admin, "ClusterAccess");
         let began = Instant::now();
         let ready = follow(events, |object, gone| {
             (!gone && object["status"]["phase"] == "Ready" && waits.remove(&place(object))).then_some(())?;

@@ -40,7 +40,7 @@ const WEBHOOK: [(u32, bool); 2] = [(500, true), (50, false)];
 /// Each namespace that is created asks for so many pods.
 const PODS: usize = 1;
 /// Generous: a busy machine is not a broken program.
-const TIMEOUT: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(20);
 
 /// What is measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -248,7 +248,7 @@ async fn created(
     log: &impl Fn() -> String,
 ) -> anyhow::Result<Vec<f64>> {
     let mut waits: BTreeSet<(String, String)> = lists.iter().flatten().cloned().collect();
-    let events = admin.watch(kind).await?;
+    let events = watched(admin, kind);
     let (began, object) = (Instant::now(), &object);
     let creations: FuturesUnordered<_> = lists
         .into_iter()
@@ -284,7 +284,7 @@ async fn propagate(
         "subjects": [{"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}]});
     let mut rows = Vec::new();
     for deleted in [false, true] {
-        let events = admin.watch("rolebinding").await?;
+        let events = admin.watch("rolebinding").await?.map_err(anyhow::Error::from);
         if deleted {
             pause(rest).await;
         }
@@ -341,14 +341,24 @@ pub(super) fn place(object: &Value) -> (String, String) {
     (text("namespace"), text("name"))
 }
 
+/// What happens to the objects of a kind. The API server ends the watch of who reads more slowly than they change: the next one begins with
+/// what is there.
+pub(super) fn watched(
+    admin: &Requests,
+    kind: &str,
+) -> impl Stream<Item = anyhow::Result<WatchEvent<Value>>> {
+    let watches = futures::stream::repeat_with(move || admin.watch(kind)).then(|watch| watch);
+    watches.map_ok(|watch| watch.map_err(anyhow::Error::from)).try_flatten()
+}
+
 /// When each was seen that counts (some); ends with the one that is the last (true). What is seen is an object, and whether it is gone.
-pub(super) async fn follow<E: Into<anyhow::Error>>(
-    events: impl Stream<Item = Result<WatchEvent<Value>, E>>,
+pub(super) async fn follow(
+    events: impl Stream<Item = anyhow::Result<WatchEvent<Value>>>,
     mut counts: impl FnMut(&Value, bool) -> Option<bool>,
 ) -> anyhow::Result<Vec<Instant>> {
     let (mut events, mut at) = (pin!(events), Vec::new());
     while let Some(event) = events.next().await {
-        let (object, gone) = match event.map_err(Into::into)? {
+        let (object, gone) = match event? {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
             WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(_) => continue,
