@@ -86,8 +86,8 @@ pub struct ClusterProviderSpec {
     pub project: Option<String>,
     /// How many credentials and changes of rights may be asked for in any minute, and looks at Shoots with what is written then, for all
     /// ClusterAccesses and ManagedClusters together. Credentials that are about to expire go first, then what was asked for, lost or changed, then
-    /// what is new, then all others. Whoever waits becomes more urgent every 5 minutes, and namespaces that wait take turns. Changes that only
-    /// take rights away and revocations are not counted, and wait for nothing. Default: 60, which no API server notices.
+    /// what is new, then all others; of ten calls that expiring credentials leave, one is for who has waited for 5 minutes. Namespaces that wait
+    /// take turns. Changes that only take rights away and revocations are not counted, and wait for nothing. Default: 60, which no API server notices.
     #[serde(default = "calls_per_minute")]
     #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
     pub calls_per_minute: u32,

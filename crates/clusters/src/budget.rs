@@ -12,8 +12,10 @@ use crate::status::validity;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-/// Whoever waits becomes more urgent so often: what is urgent in one namespace keeps nobody waiting for ever.
-const RAISED_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// Who has waited for so long gets a call of those below, however much is more urgent.
+const OLD_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// Of so many calls that expiring credentials leave one is for who is as old: what is urgent in one namespace keeps nobody waiting for ever.
+const ONE_OF: u32 = 10;
 /// Who has not asked again so long after its time does not wait any more.
 const GRACE: SignedDuration = SignedDuration::from_mins(1);
 /// A credential of whose time less than this part is left is about to expire.
@@ -30,18 +32,6 @@ pub enum Urgency {
     New,
     /// The time of the one before has come, and some of it is left.
     Routine,
-}
-
-impl Urgency {
-    /// The same after so long a wait.
-    fn after(self, waited: SignedDuration) -> Self {
-        let steps = waited.as_secs() / RAISED_EVERY.as_secs();
-        (0..steps.min(3)).fold(self, |urgency, _| match urgency {
-            Self::Expiring | Self::Forced => Self::Expiring,
-            Self::New => Self::Forced,
-            Self::Routine => Self::New,
-        })
-    }
 }
 
 /// Whether a credential may be asked for, or other rights.
@@ -82,6 +72,10 @@ pub struct Budget<K> {
     turns: u64,
     /// Which of these each namespace had last, while somebody waits.
     last_turns: BTreeMap<Urgency, BTreeMap<Box<str>, u64>>,
+    /// How many were granted since the last one that was for who is old; those of expiring credentials do not count.
+    since_old: u32,
+    /// Which of these each namespace had last, while somebody waits.
+    last_old: BTreeMap<Box<str>, u64>,
     /// Until when nothing is granted, since the cluster or the garden of the provider has too many requests.
     throttled_until: Option<Timestamp>,
 }
@@ -89,7 +83,7 @@ pub struct Budget<K> {
 #[derive(Debug)]
 struct Waiting {
     namespace: Box<str>,
-    /// What it was when it asked last, after its wait until then.
+    /// What it was when it asked last.
     urgency: Urgency,
     since: Timestamp,
     asks_again: Timestamp,
@@ -102,6 +96,8 @@ impl<K> Default for Budget<K> {
             waiting: BTreeMap::new(),
             turns: 0,
             last_turns: BTreeMap::new(),
+            since_old: 0,
+            last_old: BTreeMap::new(),
             throttled_until: None,
         }
     }
@@ -109,7 +105,8 @@ impl<K> Default for Budget<K> {
 
 impl<K: Clone + Ord> Budget<K> {
     /// Asks for a credential in a namespace: in any minute so many are granted at most, and none to somebody while others wait for it that
-    /// are more urgent. Among those that are as urgent the namespaces take turns, and within one goes first who has waited longest.
+    /// are more urgent. Among those that are as urgent the namespaces take turns, and within one goes first who has waited longest. Credentials
+    /// that expire always go first; of ten calls that they leave, one is for who has waited for 5 minutes, and namespaces take turns at these.
     pub fn take(
         &mut self,
         (namespace, key): (&str, &K),
@@ -123,10 +120,17 @@ impl<K: Clone + Ord> Budget<K> {
         self.waiting.retain(|_, waiting| now < later(waiting.asks_again, GRACE));
         if self.waiting.is_empty() {
             self.last_turns.clear();
+            self.last_old.clear();
         }
         let since = self.waiting.get(key).map_or(now, |waiting| waiting.since);
-        let urgency = urgency.after(now.duration_since(since));
-        let before = self.before((namespace, key), urgency, since);
+        let old = self.first_of_old(now).filter(|_| urgency != Urgency::Expiring);
+        let is_for_old = old.as_ref().is_some_and(|(of, _)| of == key);
+        let before = match old {
+            Some(_) if is_for_old => self.expiring(),
+            // Its place is kept.
+            Some((_, of)) => self.before((namespace, key), urgency, since) + usize::from(of >= urgency),
+            None => self.before((namespace, key), urgency, since),
+        };
         let waiting = |asks_again| Waiting { namespace: namespace.into(), urgency, since, asks_again };
         if let Some(asks_again) = self.throttled(before, now) {
             self.waiting.insert(key.clone(), waiting(asks_again));
@@ -137,6 +141,12 @@ impl<K: Clone + Ord> Budget<K> {
             self.waiting.remove(key);
             self.granted.push_back((now, key.clone()));
             self.turns += 1;
+            if is_for_old {
+                self.since_old = 0;
+                self.last_old.insert(namespace.into(), self.turns);
+            } else if urgency != Urgency::Expiring {
+                self.since_old = self.since_old.saturating_add(1);
+            }
             self.last_turns.entry(urgency).or_default().insert(namespace.into(), self.turns);
             return Turn::Granted;
         }
@@ -163,6 +173,25 @@ impl<K: Clone + Ord> Budget<K> {
         }
         let is_lately = self.granted.back().is_some_and(|(last, _)| now < later(*last, SECOND));
         (before > 0 || is_lately).then(|| later(now, SignedDuration::from_secs(places.max(1))))
+    }
+
+    /// Whom the next call is for that expiring credentials leave, with its urgency, if it is for somebody who is old.
+    fn first_of_old(&self, now: Timestamp) -> Option<(K, Urgency)> {
+        if self.since_old + 1 < ONE_OF {
+            return None;
+        }
+        let is_old = |waiting: &Waiting| {
+            waiting.urgency != Urgency::Expiring && now.duration_since(waiting.since) >= OLD_AFTER
+        };
+        let all = self.waiting.iter().filter(|(_, waiting)| is_old(waiting));
+        let first =
+            all.min_by_key(|(key, waiting)| (self.last_old.get(&waiting.namespace), waiting.since, *key));
+        first.map(|(key, waiting)| (key.clone(), waiting.urgency))
+    }
+
+    /// How many wait whose credential expires.
+    fn expiring(&self) -> usize {
+        self.waiting.values().filter(|waiting| waiting.urgency == Urgency::Expiring).count()
     }
 
     /// How many go before one that has waited since then. They are counted, not sorted: thousands may wait, and each asks once a minute.
