@@ -109,7 +109,7 @@ impl Target {
     /// For how long it is asked for nothing after this failure, if that is that it has too many requests: as long as it says, two minutes at most.
     pub(crate) fn asks_to_wait(&self, failure: &Failure) -> Option<Duration> {
         let is_throttled = failure.reason == Reason::TargetThrottled;
-        is_throttled.then(|| self.clients.backpressure.remaining().max(LEAST_WAIT))
+        is_throttled.then(|| wait_of(&self.clients))
     }
 
     /// Which cluster answers.
@@ -424,6 +424,11 @@ impl Target {
     ) -> Result<T, kube::Error> {
         read::answer(permit.client(&self.clients), json_request(method, path, body)?).await
     }
+}
+
+/// For how long a server that has too many requests is asked for nothing.
+pub(crate) fn wait_of(clients: &Clients) -> Duration {
+    clients.backpressure.remaining().max(LEAST_WAIT)
 }
 
 /// When a wait is over. In whole seconds, so that people can read it: two seconds late at most.

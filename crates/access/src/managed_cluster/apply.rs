@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::observe::{Looked, Memory, ObserveError};
-use super::site::{Site, revision_of};
+use super::site::{Site, revision_of, throttle};
 use super::{ManagedClusterController, observe, report};
 use crate::kinds::{ManagedClusterObject, ManagedClusters};
 
@@ -85,7 +85,7 @@ pub(super) async fn apply(
         ManagedStep::Create(object) => {
             let Some(site) = &memory.site else { return Applied::Behind };
             let created = site.create(permit, observed, &object).await;
-            work.wrote(&mut memory.live, created.map(LiveFact::Made), "create").await
+            work.wrote((site, &mut memory.live), created.map(LiveFact::Made), "create").await
         }
         ManagedStep::Patch(fields) => {
             let (Some(site), LiveFact::Made(live)) = (&memory.site, &memory.live) else {
@@ -99,7 +99,7 @@ pub(super) async fn apply(
                 Ok(changed) if ours.iter().any(|(name, value)| annotation(&changed, name) != value) => {
                     work.lost(&ours).await
                 }
-                changed => work.wrote(&mut memory.live, changed.map(LiveFact::Made), "change").await,
+                changed => work.wrote((site, &mut memory.live), changed.map(LiveFact::Made), "change").await,
             }
         }
         ManagedStep::Delete => {
@@ -108,7 +108,7 @@ pub(super) async fn apply(
             };
             let Some(revision) = revision_of(live) else { return Applied::Behind };
             let deleted = site.delete(permit, observed, revision).await;
-            work.wrote(&mut memory.live, deleted.map(|()| LiveFact::Unread), "delete").await
+            work.wrote((site, &mut memory.live), deleted.map(|()| LiveFact::Unread), "delete").await
         }
     }
 }
@@ -185,7 +185,12 @@ impl Work<'_> {
     }
 
     /// What came of a write of the object that is made: it as it is then, or that it has to be read again.
-    async fn wrote(&self, live: &mut LiveFact, written: Result<LiveFact, WriteError>, what: &str) -> Applied {
+    async fn wrote(
+        &self,
+        (site, live): (&Site, &mut LiveFact),
+        written: Result<LiveFact, WriteError>,
+        what: &str,
+    ) -> Applied {
         let Managed { object_namespace, name, spec, .. } = self.observed;
         let object = format!("{} {object_namespace}/{name}", Shape::of(spec).kind());
         let failure = match written {
@@ -199,7 +204,12 @@ impl Work<'_> {
             }
             Err(WriteError::Refused(why)) => {
                 let message = format!("the {object} was not {what}d: {why}");
-                Failure::waiting(Reason::ClusterRefused, message)
+                if let Some(wait) = site.asks_to_wait_after_write() {
+                    throttle(self.controller, self.observed, wait);
+                    Failure::transient(Reason::TargetThrottled, message)
+                } else {
+                    Failure::waiting(Reason::ClusterRefused, message)
+                }
             }
             // The next attempt begins with a look.
             Err(WriteError::Ambiguous(why)) => {

@@ -4,7 +4,7 @@ use coppice_clusters::managed::{LiveFact, Managed};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 
-use super::site::{Found, Site, find};
+use super::site::{Found, Site, find, throttle};
 use super::{ClusterKey, ManagedClusterController};
 use crate::kinds::{ManagedClusterObject, ManagedClusters};
 use crate::targets::ReadError;
@@ -85,6 +85,9 @@ pub(super) async fn look(
     }
     if let Some(site) = &memory.site {
         memory.live = site.look(observed).await?;
+        if let Some(wait) = site.asks_to_wait(&memory.live) {
+            throttle(controller, observed, wait);
+        }
     }
     Ok(Looked::Done)
 }

@@ -1,5 +1,7 @@
 //! Where the object of a `ManagedCluster` is made: a `Cluster` in this cluster, a `Shoot` in the garden of its `ClusterProvider`.
 
+use std::time::Duration;
+
 use coppice_api::Reason;
 use coppice_clusters::Turn;
 use coppice_clusters::managed::{
@@ -90,8 +92,7 @@ pub(super) async fn find(
     let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
     targets.answered(&garden, !is_silent);
     if let Some(wait) = found.as_ref().err().and_then(|failure| garden.asks_to_wait(failure)) {
-        targets.throttle(&source, wait);
-        providers.budgets.throttle(of.0, target::wait_ends(now, wait));
+        throttle(controller, observed, wait);
     }
     Ok(match found {
         Ok(target::Project { namespace, uid }) => Found::Site(Site {
@@ -105,6 +106,17 @@ pub(super) async fn find(
     })
 }
 
+/// The garden has too many requests, whatever it was asked for: for so long nothing is asked of it, by nobody who uses its provider.
+pub(super) fn throttle(controller: &ManagedClusterController, observed: &Managed, wait: Duration) {
+    let Some(template) = &observed.spec.provider.gardener else { return };
+    let (providers, name) = (&controller.providers, template.cluster_provider.as_str());
+    let provider = providers.store.get("", name);
+    if let Some(spec) = provider.as_ref().and_then(|provider| provider.spec.as_ref().ok()) {
+        controller.targets.throttle(&providers.source(spec), wait);
+    }
+    providers.budgets.throttle(name, target::wait_ends(controller.now(), wait));
+}
+
 /// What a garden, or its kubeconfig, does not do.
 fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
     let class = if [Reason::TargetUnreachable, Reason::TargetThrottled].contains(&reason) {
@@ -116,6 +128,19 @@ fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
 }
 
 impl Site {
+    /// For how long its garden is asked for nothing after this look, if that is that it has too many requests.
+    pub(super) fn asks_to_wait(&self, live: &LiveFact) -> Option<Duration> {
+        let is_throttled =
+            matches!(live, LiveFact::Refused(failure) if failure.reason == Reason::TargetThrottled);
+        is_throttled.then(|| target::wait_of(&self.clients))
+    }
+
+    /// The same after a write that failed: its garden says for how long.
+    pub(super) fn asks_to_wait_after_write(&self) -> Option<Duration> {
+        let says = self.shape == Shape::Shoot && !self.clients.backpressure.remaining().is_zero();
+        says.then(|| target::wait_of(&self.clients))
+    }
+
     /// Looks at the object.
     pub(super) async fn look(&self, observed: &Managed) -> Result<LiveFact, kube::Error> {
         // Elsewhere there is none of its name, or another one: it is not gone.

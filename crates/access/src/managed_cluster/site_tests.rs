@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use coppice_clusters::Urgency;
 use coppice_clusters::managed::ManagedStep;
 use coppice_clusters_api::ManagedClusterStatus;
 use coppice_clusters_api::names::ANNOTATION_AUTHENTICATION;
@@ -11,7 +11,7 @@ use http::Method;
 use super::*;
 use crate::kinds::ManagedClusters;
 use crate::managed_cluster::apply::apply;
-use crate::managed_cluster::observe::Memory;
+use crate::managed_cluster::observe::{Memory, look};
 use crate::managed_cluster::tests::controller;
 
 /// A project of a garden, which answers like this to who looks at a Shoot, and has the `ConfigMap` of this label; without one none.
@@ -226,6 +226,21 @@ async fn what_a_garden_does_not_show_is_said() {
             matches!(found, LiveFact::Refused(ref failure) if failure.class == class && failure.message.contains(says)),
             "{found:?}"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_a_provider_waits_while_its_garden_has_too_many_requests_for_one_shoot() {
+    for (code, is_throttled) in [(429, true), (503, false)] {
+        let controller = controller(scripted(|_, _, _| Answer::Refused(404)).0);
+        let (site, _) = site(Answer::Refused(code), "u");
+        let mut memory = Memory { live: LiveFact::Unread, site: Some(site) };
+        look(&controller, &observed(), &mut memory).await.unwrap();
+        let LiveFact::Refused(failure) = &memory.live else { panic!("{:?}", memory.live) };
+        assert_eq!(failure.class, FailureClass::Transient);
+        let (other, now) = (ClusterKey::new("team", "other"), controller.now());
+        let turn = controller.providers.budgets.take("dev", &other, Urgency::Expiring, 60, now);
+        assert_eq!(matches!(turn, Turn::Throttled(_)), is_throttled, "{turn:?}");
     }
 }
 
