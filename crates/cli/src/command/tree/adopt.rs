@@ -136,13 +136,18 @@ async fn quota_is_free(client: &Client, namespace: &str) -> Result<()> {
     let found = found.map_err(|error| {
         failed(&format!("ResourceQuota {TREE_QUOTA_NAME} of namespace {namespace} cannot be read"), &error)
     })?;
-    if found.is_some_and(|quota| !quota.labels().contains_key(LABEL_TREE)) {
-        bail!(
-            "namespace {namespace} has a ResourceQuota {TREE_QUOTA_NAME}, which is the name of that of the tree: give it another name; \
-             it goes on to hold besides"
-        );
-    }
-    Ok(())
+    found.and_then(|quota| takes_its_name(&quota, namespace)).map_or(Ok(()), |why| Err(anyhow!(why)))
+}
+
+/// What is to be done about a ResourceQuota of that name; none if it is that of a tree.
+fn takes_its_name(quota: &ResourceQuota, namespace: &str) -> Option<String> {
+    let is_of_tree = quota.labels().contains_key(LABEL_TREE);
+    (!is_of_tree).then(|| {
+        format!(
+            "namespace {namespace} has a ResourceQuota {TREE_QUOTA_NAME}, which is the name of that of the tree, and no object can be renamed: \
+             delete it; if its limits are to hold besides, create a ResourceQuota of another name with the same spec first"
+        )
+    })
 }
 
 /// Marks the namespace, if it is as it was read; false if somebody else was faster.
@@ -165,5 +170,24 @@ async fn mark(client: &Client, read: &Namespace, parent: &str, uid: &str, dry_ru
             &error,
         )),
         Err(error) => Err(failed(&format!("namespace {name} cannot be changed"), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_takes_the_name_of_that_of_the_tree_is_to_be_deleted_and_not_renamed() {
+        let mut quota = ResourceQuota::default();
+        let why = takes_its_name(&quota, "shop").unwrap();
+        for says in
+            ["namespace shop has", "delete it", "create a ResourceQuota of another name with the same spec"]
+        {
+            assert!(why.contains(says), "{why}");
+        }
+        assert!(!why.contains("give it another name"), "{why}");
+        quota.labels_mut().insert(LABEL_TREE.to_owned(), "team".to_owned());
+        assert_eq!(takes_its_name(&quota, "shop"), None);
     }
 }
