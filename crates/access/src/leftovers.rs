@@ -5,7 +5,8 @@
 //!
 //! *Relies on*: the policy of the installation that keeps this account from Secrets that are not its own. *Guarantees*: a Secret is deleted
 //! only as it was read, with the id of a credential of that `ClusterAccess` and that of this installation, and while neither the cache nor the
-//! API server has that. One that was copied from another cluster, or that an earlier version wrote, stays, and is reported once.
+//! API server has that. One that was copied from another cluster, or that an earlier version wrote, stays, is counted, and is
+//! reported once.
 //!
 //! Errors: tried again with backoff by the queue.
 
@@ -27,6 +28,7 @@ use coppice_runtime::write::{self, Revision, WriteError};
 
 use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputMeta, OutputSecrets};
+use crate::metrics::AccessMetrics;
 use crate::output::{Secret, fact, read_secret};
 use crate::shared::Shared;
 
@@ -34,6 +36,7 @@ use crate::shared::Shared;
 pub struct LeftoverController {
     clients: Clients,
     gate: Gate,
+    metrics: AccessMetrics,
     accesses: Store<ClusterAccesses>,
     outputs: Store<OutputSecrets>,
     installation: Installation,
@@ -70,9 +73,9 @@ impl fmt::Display for OutputKey {
 
 impl LeftoverController {
     /// The controller, on the API server of this cluster and on what it shares with the others.
-    pub fn new(clients: Clients, gate: Gate, shared: &Shared) -> Self {
+    pub fn new(clients: Clients, gate: Gate, metrics: AccessMetrics, shared: &Shared) -> Self {
         let Shared { accesses, outputs, installation, .. } = shared.clone();
-        Self { clients, gate, accesses, outputs, installation, foreign: Mutex::default() }
+        Self { clients, gate, metrics, accesses, outputs, installation, foreign: Mutex::default() }
     }
 
     /// Deletes a Secret if its access is gone.
@@ -123,6 +126,19 @@ impl LeftoverController {
         }
     }
 
+    /// How many are there as another installation wrote them, and whose access is not here.
+    fn count_foreign(&self) -> usize {
+        let is_there = |key: &OutputKey, revision: &str| {
+            let output = self.outputs.get(&key.namespace, &key.name);
+            output.is_some_and(|output| {
+                let accesses = self.accesses.list(&key.namespace);
+                *output.resource_version == *revision
+                    && accesses.iter().all(|access| *access.uid != *output.access)
+            })
+        };
+        self.foreign().iter().filter(|(key, revision)| is_there(key, revision)).count()
+    }
+
     fn foreign(&self) -> MutexGuard<'_, BTreeMap<OutputKey, Box<str>>> {
         // A panic leaves valid data: at worst one is reported again.
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
@@ -167,6 +183,11 @@ impl Controller for LeftoverController {
         };
         let left = self.outputs.keys().into_iter().filter(is_left);
         left.map(|(namespace, name)| OutputKey { namespace: namespace.into(), name: name.into() }).collect()
+    }
+
+    fn resync(&self) {
+        let leads = self.gate.permit().is_ok();
+        self.metrics.set_foreign_secrets(if leads { self.count_foreign() } else { 0 });
     }
 
     async fn reconcile(self: Arc<Self>, key: OutputKey) -> ReconcileResult {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::clock::Clock;
+use coppice_runtime::metrics::Metrics;
 use coppice_scripted::{Answer, NOW, Sent, scripted};
 use http::Method;
 use serde_json::{Value, json};
@@ -33,12 +34,12 @@ fn access(uid: &str) -> Value {
 }
 
 /// A controller of a cluster whose `kube-system` has the uid 0a-1, with this Secret and these accesses in its caches, where the API server
-/// lists these (none: it does not say); and what it asks.
+/// lists these (none: it does not say); what it asks, and what it measures.
 fn controller(
     secret: &Value,
     cached: &[Value],
     listed: Option<&[Value]>,
-) -> (Arc<LeftoverController>, Arc<Mutex<Vec<Sent>>>) {
+) -> (Arc<LeftoverController>, Arc<Mutex<Vec<Sent>>>, Metrics) {
     let (answer, list) = (secret.clone(), listed.map(<[Value]>::to_vec));
     let (clients, requests) = scripted(move |method, path, _| match (method, &list) {
         (&Method::GET, Some(items)) if path.ends_with("/clusteraccesses") => {
@@ -59,7 +60,9 @@ fn controller(
     }
     let output = read::decoded::<OutputSecrets>(secret.to_string().as_bytes(), &()).unwrap();
     shared.outputs.upsert("team", output);
-    (Arc::new(LeftoverController::new(clients, Gate::always(Duration::ZERO), &shared)), requests)
+    let (metrics, gate) = (Metrics::new("test"), Gate::always(Duration::ZERO));
+    let of_access = AccessMetrics::new(&metrics);
+    (Arc::new(LeftoverController::new(clients, gate, of_access, &shared)), requests, metrics)
 }
 
 fn key() -> OutputKey {
@@ -68,7 +71,7 @@ fn key() -> OutputKey {
 
 /// What is deleted of this Secret, by which preconditions, where the cache and the API server have these accesses (none: it does not say).
 async fn swept(secret: &Value, cached: &[Value], listed: Option<&[Value]>) -> Vec<Value> {
-    let (controller, requests) = controller(secret, cached, listed);
+    let (controller, requests, _) = controller(secret, cached, listed);
     let is_looked_at = controller.all() == [key()];
     let result = Arc::clone(&controller).reconcile(key()).await;
     assert_eq!(matches!(result, ReconcileResult::Retry { .. }), listed.is_none(), "{result:?}");
@@ -117,7 +120,13 @@ async fn what_another_installation_wrote_stays_and_is_looked_at_once() {
     let mut of_earlier_version = secret("u", "u-3", "Opaque");
     of_earlier_version["metadata"]["annotations"] = json!({"coppice.dev/credential": "u-3"});
     for secret in [copied, of_earlier_version] {
-        let (controller, requests) = controller(&secret, &[], Some(&[]));
+        let (controller, requests, metrics) = controller(&secret, &[], Some(&[]));
+        let measures = |expected: usize| {
+            controller.resync();
+            let (line, text) = (format!("coppice_foreign_secrets {expected}"), metrics.encode());
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        };
+        measures(0);
         let looked_at = async || {
             requests.lock().unwrap().clear();
             assert_eq!(controller.all(), [key()]);
@@ -128,11 +137,18 @@ async fn what_another_installation_wrote_stays_and_is_looked_at_once() {
             !sent.is_empty()
         };
         assert_eq!((looked_at().await, looked_at().await), (true, false));
+        measures(1);
         // Another revision of it may be ours.
         let mut later = secret.clone();
         later["metadata"]["resourceVersion"] = json!("8");
         let later = read::decoded::<OutputSecrets>(later.to_string().as_bytes(), &()).unwrap();
         controller.outputs.upsert("team", later);
+        measures(0);
         assert!(looked_at().await);
+        measures(1);
+        // Its access comes, as from a backup.
+        let restored = read::decoded::<ClusterAccesses>(access("u").to_string().as_bytes(), &()).unwrap();
+        controller.accesses.upsert("team", restored);
+        measures(0);
     }
 }

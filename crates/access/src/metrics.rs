@@ -32,6 +32,7 @@ pub struct AccessMetrics {
     skipped: Counter,
     left_in_targets: Counter,
     sweeps_stopped: Gauge,
+    foreign_secrets: Gauge,
     withdrawn: Counter,
     providers: Family<ByReadiness, Gauge>,
     managed_clusters: Family<ByState, Gauge>,
@@ -134,6 +135,7 @@ impl AccessMetrics {
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
             sweeps_stopped: Gauge::default(),
+            foreign_secrets: Gauge::default(),
             withdrawn: Counter::default(),
             providers: Family::default(),
             managed_clusters: Family::default(),
@@ -185,6 +187,11 @@ impl AccessMetrics {
             "target_sweeps_stopped",
             "1 once a list of ClusterAccesses has lacked much of what was known: nothing that is left in targets is deleted until the replica of `coppice-access` is restarted",
             self.sweeps_stopped.clone(),
+        );
+        to.register(
+            "foreign_secrets",
+            "Secrets with a credential of a ClusterAccess that this cluster does not have, which were copied from another cluster or written by an earlier version, counted once a minute by the leader of `coppice-access`. Nothing deletes them: its log names each once",
+            self.foreign_secrets.clone(),
         );
         to.register(
             "cluster_providers",
@@ -258,6 +265,11 @@ impl AccessMetrics {
     /// Whether nothing that is left in targets is deleted any more.
     pub(crate) fn set_sweeps_stopped(&self, is_stopped: bool) {
         self.sweeps_stopped.set(i64::from(is_stopped));
+    }
+
+    /// How many Secrets with a credential another installation wrote.
+    pub(crate) fn set_foreign_secrets(&self, secrets: usize) {
+        self.foreign_secrets.set(i64::try_from(secrets).unwrap_or(i64::MAX));
     }
 
     /// What was left in a target of an access that is gone is deleted.

@@ -103,7 +103,7 @@ pub async fn run(
         access_metrics.clone(),
         &shared,
     ));
-    runner.add(LeftoverController::new(clients.clone(), gate.clone(), &shared));
+    runner.add(LeftoverController::new(clients.clone(), gate.clone(), access_metrics.clone(), &shared));
     runner.add(TargetLeftoverController::new(
         clients.clone(),
         gate.clone(),
