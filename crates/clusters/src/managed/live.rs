@@ -110,13 +110,19 @@ fn has_code(live: &Value, code: &str) -> bool {
 /// what was written last: only what was ready before is as it was.
 pub(super) fn is_repeated(live: &Value) -> bool {
     let operation = at(live, "/status/lastOperation");
-    let (generation, observed) = (at(live, "/metadata/generation"), at(live, "/status/observedGeneration"));
     operation["type"] == "Reconcile"
         && (operation["state"] == "Processing" || operation["state"] == "Pending")
-        && generation.as_i64().is_some_and(|generation| observed.as_i64() >= Some(generation))
+        && is_observed(live)
 }
 
-/// Whether Gardener is asked to begin again with what it has given up, which it does not by itself. Only a Shoot has such an operation.
+/// Whether what its status says is about what it is now.
+fn is_observed(live: &Value) -> bool {
+    let (generation, observed) = (at(live, "/metadata/generation"), at(live, "/status/observedGeneration"));
+    generation.as_i64().is_some_and(|generation| observed.as_i64() >= Some(generation))
+}
+
+/// Whether Gardener is asked to begin again with what it has given up, which it does not by itself. Only a Shoot has such an operation. It takes the
+/// annotation off at once and makes another generation of it, and has not given that up.
 pub fn is_to_be_retried(live: &Value, now: Timestamp) -> bool {
     let is_asked = match &at(live, "/metadata/annotations")[OPERATION] {
         Value::Null => false,
@@ -127,7 +133,10 @@ pub fn is_to_be_retried(live: &Value, now: Timestamp) -> bool {
     let after = if for_users { RETRY_FOR_USERS_AFTER } else { RETRY_AFTER };
     let given_up = at(live, "/status/lastOperation/lastUpdateTime").as_str();
     let given_up = given_up.and_then(|text| text.parse::<Timestamp>().ok());
-    !is_asked && has_given_up(live) && given_up.is_some_and(|at| now.duration_since(at) >= after)
+    !is_asked
+        && is_observed(live)
+        && has_given_up(live)
+        && given_up.is_some_and(|at| now.duration_since(at) >= after)
 }
 
 /// What Gardener is asked to do with a Shoot of which nothing but what is beside it was changed.
@@ -237,6 +246,9 @@ mod tests {
             assert!(!is_to_be_retried(&live, after(minutes)), "it is not known since when");
             live["status"]["lastOperation"]["lastUpdateTime"] = json!(given_up.to_string());
             assert_eq!(is_to_be_retried(&live, after(minutes)), is, "{state} {codes:?} {minutes}");
+            live["metadata"]["generation"] = json!(3);
+            assert!(!is_to_be_retried(&live, after(minutes)), "it is asked already, and has not begun");
+            live["metadata"]["generation"] = json!(2);
             for (asked, stays) in [("reconcile", is), ("retry", false), ("rotate-credentials-start", false)] {
                 live["metadata"]["annotations"] = json!({OPERATION: asked});
                 assert_eq!(is_to_be_retried(&live, after(minutes)), stays, "{asked}");
