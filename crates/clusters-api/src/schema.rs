@@ -354,7 +354,7 @@ fn pool_map(values: &Value, key: &str) -> Schema {
         "type": "object", "maxProperties": 32,
         "additionalProperties": values,
         "x-kubernetes-validations": [{
-            "rule": format!("self.all(key, key.matches('{KEY}'))"),
+            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{KEY}'))"),
             "message": key_of(key)
         }]
     })
