@@ -13,6 +13,9 @@ pub(crate) enum ProgressError<R> {
     /// What a deletion rests on could not be read once more.
     #[error("the facts could not be read again: {0}")]
     Facts(R),
+    /// What a deletion rests on was read too long ago when it could be made (H3).
+    #[error("the API server took too long to answer what the deletion rests on")]
+    FactsTooOld,
     /// The status of the object, which says what has been done, cannot be understood.
     #[error("{0}")]
     Status(DecodeError),

@@ -91,7 +91,12 @@ pub(super) async fn next(
                 }
                 SubnamespaceProgress::CheckAt(next_check)
             }
-            Err(progress) => progress,
+            Err(error) => {
+                if let Some(why) = refusal(&error) {
+                    say(context, permit, object, &why).await;
+                }
+                SubnamespaceProgress::Failed(error)
+            }
         },
         step => {
             let done = carry_out(context, permit, &observation, step).await;
@@ -110,15 +115,14 @@ async fn delete_below(
     permit: &Permit,
     observation: &Observation,
     chosen: &SubnamespaceObject,
-) -> Result<bool, SubnamespaceProgress> {
-    let unread = |error: ReadError| SubnamespaceProgress::Failed(ProgressError::Read(error));
+) -> Result<bool, ProgressError<ReadError>> {
     let clients = &context.shared.clients;
     let (parent, name) = (&*chosen.namespace, &*chosen.name);
     let (now, namespace) = tokio::try_join!(
         read::get::<Subnamespaces>(&clients.reads, parent, name),
         read::get::<Namespaces>(&clients.reads, "", name),
     )
-    .map_err(|error| unread(error.into()))?;
+    .map_err(unread)?;
     let Some(now) = now else { return Ok(false) };
     let own = namespace.filter(|namespace| plan::is_namespace_of(namespace, &now));
     if !plan::may_still_go(chosen, &now, own.as_ref(), &observation.settings) {
@@ -127,7 +131,7 @@ async fn delete_below(
     // Whoever creates a namespace below another one marks that one first.
     if own.is_some_and(|own| own.labels.get(LABEL_CHILDREN).is_some()) {
         let children = read::list::<Subnamespaces>(&clients.reads, name).await;
-        if !children.map_err(|error| unread(error.into()))?.is_empty() {
+        if !children.map_err(unread)?.is_empty() {
             return Ok(false);
         }
     }
@@ -136,12 +140,25 @@ async fn delete_below(
         return Ok(false);
     }
     if observation.age() > MAX_FACT_AGE {
-        return Err(SubnamespaceProgress::Again);
+        return Err(ProgressError::FactsTooOld);
     }
     match write::delete::<Subnamespaces>(clients, permit, &now).await {
         Ok(()) => Ok(true),
         Err(WriteError::Conflict | WriteError::Gone) => Ok(false),
-        Err(error) => Err(SubnamespaceProgress::Failed(ProgressError::Write(error))),
+        Err(error) => Err(ProgressError::Write(error)),
+    }
+}
+
+fn unread(error: impl Into<ReadError>) -> ProgressError<ReadError> {
+    ProgressError::Read(error.into())
+}
+
+/// What status says of a deletion below that was not made, and may not be for long.
+fn refusal(error: &ProgressError<ReadError>) -> Option<String> {
+    match error {
+        ProgressError::Write(WriteError::Refused(why)) => Some(why.clone()),
+        ProgressError::FactsTooOld => Some(error.to_string()),
+        _ => None,
     }
 }
 

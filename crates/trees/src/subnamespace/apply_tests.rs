@@ -258,11 +258,40 @@ async fn one_below_is_deleted_as_it_is_read_and_not_by_what_caches_say() {
             assert_eq!(preconditions, json!({"uid": "u-of-shop-web-a", "resourceVersion": "8"}), "{what}");
         }
     }
-    // What allows it is read again where that took long.
-    for (seconds, expected) in [(1, ("done", 1)), (3, ("again", 0))] {
+    // What allows it is read again, later, where that took long.
+    for (seconds, expected) in [(1, ("done", 1)), (3, ("failed", 0))] {
         let age = Duration::from_secs(seconds);
         let (progress, deletes) = deletes_below(unchanged(), namespace(&[]), vec![], age).await;
         assert_eq!((progress, deletes.len()), expected, "after {seconds} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_one_below_from_being_deleted_is_said_in_status() {
+    for (seconds, delete, said) in [
+        (0, Answer::Refused(403), "the API server refused"),
+        (3, Answer::Object(200, json!({})), "took too long to answer"),
+    ] {
+        let seen = soon(vec![living("shop-web", "shop-web-a")]);
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        let (progress, writes) = next_by(seen, move |method, path| match *method {
+            Method::GET if path.ends_with("/subnamespaces/shop-web-a") => {
+                let metadata = json!({
+                    "name": "shop-web-a", "namespace": "shop-web", "uid": "u-of-shop-web-a", "resourceVersion": "8",
+                    "creationTimestamp": "2026-01-01T00:00:00Z"
+                });
+                let spec = json!({"quota": {"hard": {"pods": "1"}}});
+                Answer::Object(200, json!({"metadata": metadata, "spec": spec}))
+            }
+            Method::GET => Answer::Refused(404),
+            Method::DELETE => delete.clone(),
+            _ => Answer::Object(200, json!({})),
+        })
+        .await;
+        let status = writes.iter().find(|sent| sent.path.ends_with("/subnamespaces/shop-web/status"));
+        let conditions = status.map(|sent| sent.body["status"]["conditions"].to_string());
+        assert_eq!(progress, "failed", "{writes:#?}");
+        assert!(conditions.is_some_and(|conditions| conditions.contains(said)), "{said}: {writes:#?}");
     }
 }
 
