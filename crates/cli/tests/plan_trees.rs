@@ -112,6 +112,18 @@ fn a_cascade_is_shown_in_the_order_in_which_it_goes() {
 }
 
 #[test]
+fn a_cascade_waits_where_a_status_below_is_not_understood() {
+    let consent = json!({"quota": {"hard": {"pods": "2"}}, "cascadeUntil": "2026-03-01T13:00:00Z"});
+    let mut objects = tree(deleted("shop", "shop-web", &consent));
+    objects[8]["status"] = json!({"namespaceUid": 1});
+    let (code, items) = plan(&objects);
+    let top = of(&items, "shop-web");
+    assert_eq!((code, said(top)), (3, ("Undecodable", "", false)), "{items:#?}");
+    assert!(top["message"].as_str().unwrap().starts_with("Subnamespace shop-web/shop-web-c: "), "{top}");
+    assert_eq!(said(of(&items, "shop-web-a-b")), ("DeletedWithAncestor", "delete", false), "not now");
+}
+
+#[test]
 fn without_consent_it_waits_for_those_below_it() {
     let (code, items) = plan(&tree(deleted("shop", "shop-web", &json!({}))));
     assert_eq!((code, items.len()), (3, 1), "{items:#?}");

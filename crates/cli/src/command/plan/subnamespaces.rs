@@ -237,6 +237,10 @@ impl<'a> Trees<'a> {
     /// The Subnamespace is being deleted.
     fn ends(&self, object: &Subnamespace, own: &NamespaceFacts) -> Next {
         let (parent, name) = (object.namespace(), object.name());
+        let all = if cascade_until(object).is_some() { self.below(name) } else { Vec::new() };
+        if let Some(next) = undecodable(&all) {
+            return next;
+        }
         let children = self.children.get(name).map_or(0, Vec::len);
         let until = if children == 0 { None } else { Some(consent(cascade_until(object), self.at)) };
         if let Some(Err(none)) = &until {
@@ -253,7 +257,6 @@ impl<'a> Trees<'a> {
             let goes = || Next { now: true, ..Next::deleted(Reason::NamespaceTerminating, message) };
             return denied.map_or_else(goes, Next::denied);
         };
-        let all = self.below(name);
         let below: Vec<Descendant<'_>> = all.iter().copied().map(|one| self.descendant(one)).collect();
         let before: Vec<String> =
             order(&below, settings).into_iter().map(|at| below[at].name.to_owned()).collect();
@@ -311,7 +314,9 @@ impl<'a> Trees<'a> {
         let all = self.below(top.name());
         let below: Vec<Descendant<'_>> = all.iter().copied().map(|one| self.descendant(one)).collect();
         let now = match next_below(&below, settings) {
-            CascadeStep::Delete(at) if self.block(top).is_none() => Some(key(all[at])),
+            CascadeStep::Delete(at) if self.block(top).is_none() && undecodable(&all).is_none() => {
+                Some(key(all[at]))
+            }
             _ => None,
         };
         Cascade { order: order(&below, settings).into_iter().map(|at| key(all[at])).collect(), now }
@@ -389,6 +394,17 @@ impl<'a> Trees<'a> {
             namespace: self.own(object),
         }
     }
+}
+
+/// What a cascade waits for where a status below cannot be understood: which namespace that Subnamespace has created is not known.
+fn undecodable(below: &[&Subnamespace]) -> Option<Next> {
+    let (one, error) = below.iter().find_map(|one| Some((one, one.status_error.as_ref()?)))?;
+    let message = format!(
+        "Subnamespace {}/{}: {error}; run the version of Coppice that wrote it",
+        one.namespace(),
+        one.name()
+    );
+    Some(Next::unknown(Reason::Undecodable, message))
 }
 
 /// Namespace and name.
