@@ -4,6 +4,7 @@
 mod support;
 
 use coppice_lifecycle::cluster::ValidClusterManager;
+use coppice_sim::simulate::WATCHED_KINDS;
 use serde_json::Value;
 use support::{governed, run};
 
@@ -488,6 +489,30 @@ fn simulate_says_who_goes_when_by_cluster_managers() {
     assert!(picture.starts_with("<svg ") && picture.contains(">ci-held</text>"), "{picture}");
     let one = run("coppice simulate -n ci-1 --no-headers -f -", &governed());
     assert!(!one.out.is_empty() && one.out.lines().all(|line| line.contains(" ci-1 ")), "{}", one.all());
+}
+
+#[test]
+fn the_dump_that_simulate_asks_for_has_all_that_it_copies() {
+    let help = run("coppice simulate --help", "").out;
+    // Where lines break depends on the terminal.
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let dump = words.windows(3).find(|words| words[..2] == ["kubectl", "get"]).unwrap()[2];
+    let dumped: Vec<&str> = dump.split(',').collect();
+    let names = [
+        ("Pod", "pods"),
+        ("PersistentVolumeClaim", "pvc"),
+        ("Job", "jobs"),
+        ("CronJob", "cronjobs"),
+        ("Deployment", "deploy"),
+        ("StatefulSet", "sts"),
+        ("DaemonSet", "ds"),
+        ("ReplicaSet", "rs"),
+    ];
+    for (_, kind) in WATCHED_KINDS {
+        assert!(names.iter().any(|(of, name)| *of == kind && dumped.contains(name)), "{kind}: {dump}");
+    }
+    // Without these it would delete what the operator leaves alone.
+    assert!(dumped.contains(&"delns"), "{dump}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ use crate::{Exit, Io, compute, files, live, with_progress};
 #[command(after_help = "Examples:
   coppice simulate                               the next 7 days of the whole cluster
   coppice simulate -n team-a --for 24h           of one namespace, until tomorrow
-  kubectl get ns,nsman,cnsman,mns,copcfg -A -o yaml | coppice simulate -f -
+  kubectl get ns,nsman,cnsman,mns,delns,copcfg,pods,jobs,cronjobs,deploy,sts,ds,rs,pvc -A -o yaml | coppice simulate -f -
   coppice simulate -f managers/ --for 30d        of files, without a cluster
   coppice simulate -o svg > next-week.svg        as a picture of the namespaces over time
 
