@@ -67,6 +67,11 @@ impl Budgets {
         self.all().entry(provider.to_owned()).or_default().throttle(until);
     }
 
+    /// Until when nothing is asked of what the provider leads to; none if something may be.
+    pub(crate) fn throttled_until(&self, provider: &str, now: Timestamp) -> Option<Timestamp> {
+        self.all().get(provider)?.throttled_until(now)
+    }
+
     /// What was granted to it last was not asked for.
     pub(crate) fn give_back(&self, provider: &str, caller: impl Into<Caller>) {
         if let Some(budget) = self.all().get_mut(provider) {

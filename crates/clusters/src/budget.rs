@@ -44,8 +44,13 @@ pub enum Turn {
     Granted,
     /// Then it is to ask again: the calls of this minute are used up.
     NotBefore(Timestamp),
-    /// Then it is to ask again: the cluster or the garden of the provider has too many requests.
-    Throttled(Timestamp),
+    /// The cluster or the garden of the provider has too many requests, or had them a moment ago.
+    Throttled {
+        /// Until when that is asked for nothing, revocations included. It may be over.
+        until: Timestamp,
+        /// When it is to ask again: those that are more urgent go first.
+        asks_again: Timestamp,
+    },
 }
 
 /// How urgent the credential is that is being issued, or else the change of its rights.
@@ -132,9 +137,9 @@ impl<K: Clone + Ord> Budget<K> {
             None => self.before((namespace, key), urgency, since),
         };
         let waiting = |asks_again| Waiting { namespace: namespace.into(), urgency, since, asks_again };
-        if let Some(asks_again) = self.throttled(before, now) {
+        if let Some((until, asks_again)) = self.throttled(before, now) {
             self.waiting.insert(key.clone(), waiting(asks_again));
-            return Turn::Throttled(asks_again);
+            return Turn::Throttled { until, asks_again };
         }
         let free = per_minute.saturating_sub(self.granted.len());
         if before < free {
@@ -164,15 +169,20 @@ impl<K: Clone + Ord> Budget<K> {
         self.throttled_until = Some(self.throttled_until.map_or(until, |known| known.max(until)));
     }
 
-    /// When one that so many go before is to ask again because of that; none if it may be granted.
-    fn throttled(&self, before: usize, now: Timestamp) -> Option<Timestamp> {
+    /// Until when nothing is asked of it, revocations included; none if something may be.
+    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.throttled_until.filter(|until| now < *until)
+    }
+
+    /// Until when that is so, and when one that so many go before is to ask again because of it; none if it may be granted.
+    fn throttled(&self, before: usize, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let until = self.throttled_until.filter(|until| now < later(*until, MINUTE))?;
         let places = i64::try_from(before).unwrap_or(i64::MAX).min(MINUTE.as_secs());
         if now < until {
-            return Some(later(until, SignedDuration::from_secs(places)));
+            return Some((until, later(until, SignedDuration::from_secs(places))));
         }
         let is_lately = self.granted.back().is_some_and(|(last, _)| now < later(*last, SECOND));
-        (before > 0 || is_lately).then(|| later(now, SignedDuration::from_secs(places.max(1))))
+        (before > 0 || is_lately).then(|| (until, later(now, SignedDuration::from_secs(places.max(1)))))
     }
 
     /// Whom the next call is for that expiring credentials leave, with its urgency, if it is for somebody who is old.

@@ -322,12 +322,19 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
     let asks_again = match observed.turn {
         Turn::Unasked => return Some(Step::TakeTurn),
         Turn::Granted => return None,
-        Turn::NotBefore(at) | Turn::Throttled(at) => at,
+        Turn::NotBefore(asks_again) | Turn::Throttled { asks_again, .. } => asks_again,
     };
-    // What has too many requests is asked for nothing, revocations included.
-    let is_throttled = matches!(observed.turn, Turn::Throttled(_));
-    let revoke = revoke_superseded(observed, now).filter(|_| !is_throttled);
-    let step = revoke.unwrap_or_else(|| steady(observed, now));
+    let revoke = revoke_superseded(observed, now);
+    // What has too many requests is asked for nothing, revocations included. These do not wait for those that are more urgent.
+    let throttled_until = match observed.turn {
+        Turn::Throttled { until, .. } if now < until => Some(until),
+        _ => None,
+    };
+    let (step, asks_again) = match (revoke, throttled_until) {
+        (Some(revoke), None) => (revoke, asks_again),
+        (Some(_), Some(until)) => (steady(observed, now), asks_again.min(until)),
+        (None, _) => (steady(observed, now), asks_again),
+    };
     let Step::Wait(until) = step else { return Some(step) };
     Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
 }

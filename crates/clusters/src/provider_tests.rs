@@ -242,9 +242,13 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
     observed.status.superseded = vec!["u-0".to_owned()];
     assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
-    // A cluster that has too many requests is asked for nothing.
-    observed.turn = Turn::Throttled(again);
-    let throttled = Observed { status: saved(plan(&observed, due)), ..observed.clone() };
+    // A cluster that has too many requests is asked for nothing. What is more urgent goes before the credential alone.
+    let until = due + SignedDuration::from_secs(3);
+    observed.turn = Turn::Throttled { until, asks_again: again };
+    let mut throttled = Observed { status: saved(plan(&observed, due)), ..observed.clone() };
+    assert_eq!(plan(&throttled, due), Step::Wait(Some(until)));
+    assert_eq!(plan(&throttled, until), Step::Revoke { credential: "u-0".to_owned() });
+    throttled.status.superseded.clear();
     assert_eq!(plan(&throttled, due), Step::Wait(Some(again)));
     observed.turn = Turn::Granted;
     assert_eq!(plan(&observed, due), Step::ApplyRights);
@@ -301,7 +305,8 @@ fn who_waits_for_the_budget_says_until_when() {
         assert_eq!(granted.intent.as_ref().unwrap().waits_until, None);
         assert!(!ready(&granted).1.contains("callsPerMinute"));
         // For another reason, which is not forgotten, either.
-        let throttled = crate::rights_applied(&with(Turn::Throttled(at(9))), at(3));
+        let throttled =
+            crate::rights_applied(&with(Turn::Throttled { until: at(5), asks_again: at(9) }), at(3));
         let unasked = crate::rights_applied(&Observed { status: throttled, ..with(Turn::Unasked) }, at(4));
         let (_, message) = ready(&unasked);
         assert!(

@@ -95,7 +95,7 @@ fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
         Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
         Turn::Granted => None,
         // In whole seconds, so that people can read it: a moment late.
-        Turn::NotBefore(at) | Turn::Throttled(at) => {
+        Turn::NotBefore(at) | Turn::Throttled { asks_again: at, .. } => {
             let second = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
             Some(Timestamp::from_second(second).unwrap_or(at))
         }
@@ -106,7 +106,7 @@ fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
 fn is_throttled(observed: &Observed, intent: &IssueIntent) -> bool {
     match observed.turn {
         Turn::Unasked => intent.throttled && intent.waits_until.is_some(),
-        Turn::Throttled(_) => true,
+        Turn::Throttled { .. } => true,
         Turn::Granted | Turn::NotBefore(_) => false,
     }
 }

@@ -168,8 +168,16 @@ impl ClusterAccessController {
     /// Until when one has nothing to do but to wait for the budget of its provider.
     fn waits_for_turn(&self, key: &AccessKey, observed: &Observed, step: &Step) -> Option<Timestamp> {
         let provider = observed.spec.cluster.provider_name()?;
-        let asks_again = || self.providers.budgets.asks_again(provider, key, self.now());
-        step.waits_for_turn(observed).then(asks_again).flatten()
+        if !step.waits_for_turn(observed) {
+            return None;
+        }
+        let (budgets, now) = (&self.providers.budgets, self.now());
+        let asks_again = budgets.asks_again(provider, key, now)?;
+        if observed.status.superseded.is_empty() {
+            return Some(asks_again);
+        }
+        // What is to be revoked waits for the target alone, and not for those that are more urgent.
+        budgets.throttled_until(provider, now)
     }
 
     /// Wakes those that name a `ClusterProvider`.

@@ -426,6 +426,60 @@ async fn the_budget_of_a_provider_waits_while_its_cluster_has_too_many_requests(
         controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
         let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
         let turn = budgets.take("p", &other, Urgency::Expiring, 60, controller.now());
-        assert_eq!(matches!(turn, Turn::Throttled(_)), expected, "{turn:?}");
+        assert_eq!(matches!(turn, Turn::Throttled { .. }), expected, "{turn:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_waits_for_the_target_alone_and_not_for_who_is_more_urgent() {
+    let mut status = begun();
+    (status["observedGeneration"], status["sequence"]) = (json!(1), json!(2));
+    status["intent"]["credential"] = json!("u-2");
+    (status["superseded"], status["target"]) =
+        (json!(["u-0"]), json!({"uid": "0", "endpoint": "https://target"}));
+    let (there, asked) = scripted(|method, _, _| match *method {
+        Method::GET => Answer::Object(200, json!({"metadata": {"uid": "0"}})),
+        _ => Answer::Object(200, json!({})),
+    });
+    let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
+    let stored = Mutex::new(by_provider("7", &status));
+    let (clients, _) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/namespaces/team") => {
+            Answer::Object(200, json!({"metadata": {"labels": {"ci": "yes"}}}))
+        }
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "1"}}))
+        }
+        Method::GET if path.ends_with("/secrets/of-the-platform") => Answer::Object(200, target()),
+        Method::GET if path.ends_with("/clusteraccesses/ci") => {
+            Answer::Object(200, stored.lock().unwrap().clone())
+        }
+        Method::PUT => {
+            let saved = by_provider("8", &body["status"]);
+            stored.lock().unwrap().clone_from(&saved);
+            Answer::Object(200, saved)
+        }
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller_with(clients, Some(connect));
+    controller.providers.store.upsert("", provider(1, "of-the-platform"));
+    controller.accesses.upsert("team", decoded(&by_provider("7", &status)));
+    let until = controller.now() + jiff::SignedDuration::from_secs(7);
+    let (other, budgets) = (AccessKey::new("team", "other"), controller.providers.budgets.clone());
+    budgets.throttle("p", until);
+    // It goes before the credential, and does not ask for its own.
+    assert!(matches!(
+        budgets.take("p", &other, Urgency::Expiring, 60, controller.now()),
+        Turn::Throttled { .. }
+    ));
+    let controller = Arc::new(controller);
+    let deleted = async || {
+        Arc::clone(&controller).reconcile(AccessKey::new("team", "ci")).await;
+        asked.lock().unwrap().iter().filter(|sent| sent.method == Method::DELETE).count()
+    };
+    assert_eq!((deleted().await, deleted().await), (0, 0), "it is asked for nothing");
+    tokio::time::advance(Duration::from_secs(7)).await;
+    assert_eq!(deleted().await, 1);
+    let sent = asked.lock().unwrap();
+    assert!(sent.iter().all(|sent| sent.method == Method::GET || sent.path.ends_with("-0")), "{sent:?}");
 }

@@ -84,7 +84,7 @@ pub(super) async fn find(
     let (key, now) = (ClusterKey::new(&observed.namespace, &observed.name), controller.now());
     let per_minute = spec.map_or(1, |spec| spec.calls_per_minute);
     let turn = providers.budgets.take(of.0, &key, managed_urgency(observed), per_minute, now);
-    if let Turn::NotBefore(until) | Turn::Throttled(until) = turn {
+    if let Turn::NotBefore(until) | Turn::Throttled { asks_again: until, .. } = turn {
         let since = providers.budgets.waits_since(of.0, &key).unwrap_or(now);
         return Ok(Found::WaitsForTurn { since, until });
     }

@@ -240,7 +240,7 @@ async fn the_budget_of_a_provider_waits_while_its_garden_has_too_many_requests_f
         assert_eq!(failure.class, FailureClass::Transient);
         let (other, now) = (ClusterKey::new("team", "other"), controller.now());
         let turn = controller.providers.budgets.take("dev", &other, Urgency::Expiring, 60, now);
-        assert_eq!(matches!(turn, Turn::Throttled(_)), is_throttled, "{turn:?}");
+        assert_eq!(matches!(turn, Turn::Throttled { .. }), is_throttled, "{turn:?}");
     }
 }
 

@@ -343,10 +343,7 @@ pub(super) fn place(object: &Value) -> (String, String) {
 
 /// What happens to the objects of a kind. The API server ends the watch of who reads more slowly than they change: the next one begins with
 /// what is there.
-pub(super) fn watched(
-    admin: &Requests,
-    kind: &str,
-) -> impl Stream<Item = anyhow::Result<WatchEvent<Value>>> {
+pub(super) fn watched(admin: &Requests, kind: &str) -> impl Stream<Item = anyhow::Result<WatchEvent<Value>>> {
     let watches = futures::stream::repeat_with(move || admin.watch(kind)).then(|watch| watch);
     watches.map_ok(|watch| watch.map_err(anyhow::Error::from)).try_flatten()
 }
