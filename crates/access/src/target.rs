@@ -39,6 +39,8 @@ const OLDEST_NAMESPACE: &str = "kube-system";
 const LEAST_WAIT: Duration = Duration::from_secs(5);
 /// Neither a token nor a certificate is longer.
 const MAX_CREDENTIAL: usize = 64 << 10;
+/// After so many refusals nothing more is revoked in one go. Status names fewer credentials, and these go first.
+const MAX_REFUSED: usize = 20;
 /// No role of a cluster has more rules: the others are not looked at.
 const MAX_RULES: usize = 1_000;
 
@@ -174,7 +176,7 @@ impl Target {
     }
 
     /// Deletes everything that a credential of this access is issued from, and the Secrets that these credentials are bound to also where they
-    /// lost their label: their tokens would stay valid.
+    /// lost their label: their tokens would stay valid. These go first, and one that the target refuses to delete keeps no other from that.
     pub(crate) async fn revoke_all(
         &self,
         permit: &Permit,
@@ -182,21 +184,35 @@ impl Target {
         credentials: &[&str],
     ) -> Result<(), Failure> {
         let Some(kind) = owner.issued_from() else { return Ok(()) };
-        let removed = self.remove_kind(permit, kind, owner, None, |_| true).await?;
-        if kind != TargetKind::Secret {
-            return Ok(());
-        }
-        for credential in credentials {
+        let (found, mut refusal) = self.list_some(kind, owner, None).await?;
+        let of =
+            |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let mut others: Vec<(String, String)> =
+            found.iter().map(|object| (of(object, "name"), of(object, "uid"))).collect();
+        let is_bound = kind == TargetKind::Secret;
+        let (mut first, namespace) = (Vec::new(), if is_bound { TARGET_NAMESPACE } else { "" });
+        for credential in credentials.iter().filter(|_| is_bound) {
             let name = bound_secret(credential);
-            if removed.contains(&name) {
-                continue;
-            }
             // As it is found: should this request arrive very late, after another attempt, it deletes no other one.
-            if let Some(uid) = self.uid_of_secret(&name).await? {
-                self.delete(permit, kind, (TARGET_NAMESPACE, &name), Some(&uid)).await?;
+            let uid = match others.iter().position(|(of, _)| *of == name) {
+                Some(at) => Some(others.remove(at).1),
+                None => self.uid_of_secret(&name).await?,
+            };
+            first.extend(uid.map(|uid| (name, uid)));
+        }
+        let mut refused = 0;
+        for (name, uid) in first.iter().chain(&others) {
+            match self.delete(permit, kind, (namespace, name), Some(uid)).await {
+                Err(failure) if failure.reason == Reason::TargetRefused => {
+                    (refused, refusal) = (refused + 1, Some(failure));
+                    if refused == MAX_REFUSED {
+                        break;
+                    }
+                }
+                deleted => deleted?,
             }
         }
-        Ok(())
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Deletes the Secret that a token is bound to, by its name, which no other has: one that lost its label would not be found, and
@@ -221,7 +237,12 @@ impl Target {
             return Ok(found.metadata.uid);
         }
         let is_of_credential = |found: &Value| found["metadata"]["name"] == object.name.as_str();
-        self.remove_kind(permit, TargetKind::Secret, owner, None, is_of_credential).await?;
+        // Where so many are labeled that it is not among them, it is found by the conflict.
+        let (found, _) = self.list_some(TargetKind::Secret, owner, None).await?;
+        for found in found.iter().filter(|found| is_of_credential(found)) {
+            let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
+            self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &object.name), Some(uid)).await?;
+        }
         let create = || self.write::<Found>(permit, Method::POST, &path, &object.body);
         let mut created = create().await;
         if matches!(&created, Err(kube::Error::Api(status)) if status.code == 409) {
@@ -358,7 +379,7 @@ impl Target {
         Ok(())
     }
 
-    /// Removes those of a kind that are this access's and are to go; their names.
+    /// Removes those of a kind that are this access's and are to go.
     async fn remove_kind(
         &self,
         permit: &Permit,
@@ -366,14 +387,12 @@ impl Target {
         owner: Owner<'_>,
         within: Within<'_>,
         is_to_go: impl Fn(&Value) -> bool,
-    ) -> Result<Vec<String>, Failure> {
-        let mut removed = Vec::new();
+    ) -> Result<(), Failure> {
         for object in self.list_ours(kind, owner, within).await?.iter().filter(|object| is_to_go(object)) {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             self.delete(permit, kind, (of("namespace"), of("name")), Some(of("uid"))).await?;
-            removed.push(of("name").to_owned());
         }
-        Ok(removed)
+        Ok(())
     }
 
     async fn delete(

@@ -118,6 +118,37 @@ async fn everything_is_revoked_also_what_lost_its_label() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_not_revoked_keeps_nothing_else_from_that_and_what_may_be_valid_goes_first() {
+    let (refusing, written) = target(|method, path| match *method {
+        Method::GET => {
+            let all = ["coppice-1-2-1", "coppice-1-2-2", "coppice-1-2-3"].map(|name| object(name, "1-2"));
+            Answer::Object(200, json!({"items": all}))
+        }
+        _ if path.ends_with("/coppice-1-2-1") => Answer::Refused(403),
+        _ => Answer::Object(200, json!({})),
+    });
+    let failure = refusing.revoke_all(&permit(), OWNER, &["1-2-3"]).await.unwrap_err();
+    assert!(failure.message.contains("coppice-1-2-1"), "{failure:?}");
+    let names: Vec<String> = deleted(&written).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["coppice-1-2-3", "coppice-1-2-1", "coppice-1-2-2"]);
+    // Such as those that had expired and could not be deleted: they are deleted some at a time.
+    let many: Vec<Value> =
+        (1..=MAX_OBJECTS + 1).map(|number| object(&format!("coppice-1-2-{number}"), "1-2")).collect();
+    let (full, written) = target(move |method, _| match *method {
+        Method::GET => Answer::Object(200, json!({"items": many.clone()})),
+        _ => Answer::Object(200, json!({})),
+    });
+    let failure = full.revoke_all(&permit(), OWNER, &["1-2-7"]).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::TargetRefused);
+    assert_eq!(
+        (deleted(&written)[0].0.as_str(), deleted(&written).len()),
+        ("coppice-1-2-7", MAX_OBJECTS + 1)
+    );
+    // Nor do they keep another one from being issued.
+    full.bind(&permit(), OWNER, "1-2-3000").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_certificates_the_bindings_go_by_their_names_and_accounts_are_not_asked_about() {
     let (target, written) = target(|method, path| {
         assert!(!path.contains("serviceaccounts") && !path.contains("secrets"), "{path}");

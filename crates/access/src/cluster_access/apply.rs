@@ -431,7 +431,7 @@ impl Work<'_> {
             }
             Step::RevokeAll => {
                 if !active(Mutant::BoundSecretsLeft) {
-                    target.revoke_all(permit, owner, &self.observed.status.credentials()).await?;
+                    self.revoke_all(&target, owner).await?;
                 }
                 memory.progress = Progress::AllRevoked;
             }
@@ -460,6 +460,17 @@ impl Work<'_> {
         applied.await?;
         known.ended(&key, spec);
         Ok(())
+    }
+
+    /// Revokes everything. At the end what the target refuses to delete keeps neither its rights nor the account that it is of.
+    async fn revoke_all(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
+        let Observed { spec, status, deleting, .. } = self.observed;
+        let revoked = target.revoke_all(self.permit, owner, &status.credentials()).await;
+        if *deleting && revoked.as_ref().is_err_and(|failure| failure.reason == Reason::TargetRefused) {
+            let within = status.namespaces.as_deref();
+            return target.remove_rights(self.permit, owner, &spec.rights, within).await.and(revoked);
+        }
+        revoked
     }
 
     /// Asks the target which rights it has.

@@ -483,3 +483,50 @@ async fn a_revocation_waits_for_the_target_alone_and_not_for_who_is_more_urgent(
     let sent = asked.lock().unwrap();
     assert!(sent.iter().all(|sent| sent.method == Method::GET || sent.path.ends_with("-0")), "{sent:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_a_credential_that_is_not_revoked_keeps_no_account_and_no_right() {
+    let (there, asked) = scripted(|method, path, _| match *method {
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "0"}}))
+        }
+        Method::GET if path.ends_with("/secrets") => {
+            let metadata = json!({"name": "coppice-u-1", "uid": "b", "labels": {"coppice.dev/access": "u"}});
+            Answer::Object(200, json!({"items": [{"metadata": metadata}]}))
+        }
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        _ if path.ends_with("/secrets/coppice-u-1") => Answer::Refused(403),
+        _ => Answer::Object(200, json!({})),
+    });
+    let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
+    let deleting = |revision: &str, status: &Value| {
+        let mut deleting = object(revision, status);
+        deleting["metadata"]["deletionTimestamp"] = json!(NOW.to_string());
+        deleting
+    };
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "1"}}))
+        }
+        Method::PUT => Answer::Object(200, deleting("8", &body["status"])),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller_with(clients, Some(connect));
+    let permit = controller.gate.permit().unwrap();
+    let access = decoded(&deleting(
+        "7",
+        &json!({
+            "sequence": 1, "credential": "u-1", "observedGeneration": 1, "revokingSince": NOW.to_string(),
+            "target": {"uid": "0", "endpoint": "https://target"}
+        }),
+    ));
+    controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    let sent = requests.lock().unwrap();
+    let saved = sent.iter().find(|sent| sent.method == Method::PUT).unwrap();
+    assert_eq!(saved.body["status"]["lastError"]["reason"], "TargetRefused");
+    let asked = asked.lock().unwrap();
+    let is_deleted =
+        |path: &str| asked.iter().any(|sent| sent.method == Method::DELETE && sent.path.ends_with(path));
+    assert!(is_deleted("/serviceaccounts/coppice-u"), "{asked:?}");
+}

@@ -91,6 +91,17 @@ impl Target {
         owner: Owner<'_>,
         within: Within<'_>,
     ) -> Result<Vec<Value>, Failure> {
+        let (ours, too_many) = self.list_some(kind, owner, within).await?;
+        too_many.map_or(Ok(ours), Err)
+    }
+
+    /// The same; where there are more than one access has, some of them, and that.
+    pub(super) async fn list_some(
+        &self,
+        kind: TargetKind,
+        owner: Owner<'_>,
+        within: Within<'_>,
+    ) -> Result<(Vec<Value>, Option<Failure>), Failure> {
         let namespaces: Vec<&str> = match (kind, within) {
             (TargetKind::Secret | TargetKind::ServiceAccount, _) => vec![TARGET_NAMESPACE],
             (TargetKind::Role | TargetKind::RoleBinding, Some(within)) => {
@@ -98,21 +109,23 @@ impl Target {
             }
             _ => vec![""],
         };
-        let mut ours = Vec::new();
+        let (mut ours, mut too_many) = (Vec::new(), None);
         for namespace in namespaces {
-            ours.extend(self.list_ours_in(namespace, kind, owner).await?);
+            let (found, more) = self.list_some_in(namespace, kind, owner).await?;
+            ours.extend(found);
+            too_many = too_many.or(more);
         }
-        Ok(ours)
+        Ok((ours, too_many))
     }
 
     /// The same in one namespace or (empty) in all, page by page. What others have labeled, or the target shows beside what it was asked for,
     /// is not among them.
-    async fn list_ours_in(
+    async fn list_some_in(
         &self,
         namespace: &str,
         kind: TargetKind,
         owner: Owner<'_>,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<(Vec<Value>, Option<Failure>), Failure> {
         let what = format!("list {}s", described(kind));
         let selector = encoded(&owner.selector());
         let name = match kind {
@@ -129,7 +142,7 @@ impl Target {
                 break;
             }
             if pages.is_done() {
-                return Ok(ours);
+                return Ok((ours, None));
             }
         }
         let message = format!(
@@ -137,7 +150,7 @@ impl Target {
             described(kind),
             owner.selector()
         );
-        Err(Failure::new(Reason::TargetRefused, message))
+        Ok((ours, Some(Failure::new(Reason::TargetRefused, message))))
     }
 
     /// The uid of a Secret beside the accounts, whatever labels it has; none if there is none of that name. It is listed: the user of the
