@@ -11,12 +11,16 @@ use crate::observed::Observed;
 use crate::plan::Step;
 use crate::status::validity;
 
-/// The next one to be revoked: those that may be valid go first.
+/// The next one to be revoked: those that may be valid go first. One that cannot be keeps no other waiting: each has two attempts, since every
+/// other one may be for something else, and then the next one has its turn.
 pub(crate) fn revoke_superseded(observed: &Observed, now: Timestamp) -> Option<Step> {
     let status = &observed.status;
-    let valid = status.superseded.iter().find(|credential| !has_expired(status, credential, now));
-    let credential = valid.or_else(|| status.superseded.first())?;
-    Some(Step::Revoke { credential: credential.clone() })
+    let has_expired = |credential: &&String| has_expired(status, credential, now);
+    let (expired, valid): (Vec<&String>, Vec<&String>) = status.superseded.iter().partition(has_expired);
+    let next = if valid.is_empty() { expired } else { valid };
+    let failed = status.last_error.as_ref().map_or(0, |error| error.attempts / 2);
+    let turn = usize::try_from(failed).unwrap_or_default().checked_rem(next.len())?;
+    Some(Step::Revoke { credential: (*next.get(turn)?).clone() })
 }
 
 /// Whether so many of those that wait to be revoked may be valid that no other is issued.
@@ -120,6 +124,32 @@ mod tests {
         observed.status = revoked(&observed, "u-1", at(700));
         assert_eq!(plan(&observed, at(700)), revoke("old-1"), "what has expired is cleaned up at last");
         assert_eq!(observed.status.pending_revocations.len(), 15);
+    }
+
+    #[test]
+    fn one_that_cannot_be_revoked_keeps_no_other_waiting() {
+        let mut observed = settled();
+        observed.status.superseded = vec!["old-0".to_owned(), "old-1".to_owned()];
+        let mut asked = Vec::new();
+        for second in [5, 65, 185, 425, 905] {
+            let Step::Revoke { credential } = plan(&observed, at(second)) else { panic!("{second}") };
+            asked.push(credential);
+            observed.status = failed(&observed, Reason::TargetRefused, "no", at(second));
+        }
+        assert_eq!(asked, ["old-0", "old-0", "old-1", "old-1", "old-0"]);
+        // Also where rights cannot be applied, which have every other attempt.
+        observed.generation = 2;
+        let mut asked = std::collections::BTreeSet::new();
+        for second in (2_000..30_000).step_by(2_000) {
+            match plan(&observed, at(second)) {
+                Step::Revoke { credential } => {
+                    asked.insert(credential);
+                }
+                step => assert_eq!(step, Step::ApplyRights),
+            }
+            observed.status = failed(&observed, Reason::TargetRefused, "no", at(second));
+        }
+        assert_eq!(asked.len(), 2);
     }
 
     #[test]
