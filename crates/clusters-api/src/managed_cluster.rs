@@ -370,8 +370,8 @@ pub struct ManagedClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub waiting_since: Option<Timestamp>,
-    /// When its ClusterProvider is asked again, whose `callsPerMinute` are used up; later, if others are more urgent. Absent: it does not wait for
-    /// that, or only for a look at what is done.
+    /// When its ClusterProvider is asked again, whose `callsPerMinute` are used up, or whose garden has too many requests (429); later, if others
+    /// are more urgent. Absent: it does not wait for that, or only for a look at what is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub asks_again: Option<Timestamp>,

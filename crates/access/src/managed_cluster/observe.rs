@@ -77,8 +77,8 @@ pub(super) async fn look(
                 return Ok(Looked::Done);
             }
             Found::Busy => return Ok(Looked::Busy),
-            Found::WaitsForTurn { since, until } => {
-                memory.live = LiveFact::WaitsForTurn { since, until };
+            Found::WaitsForTurn { since, until, is_throttled } => {
+                memory.live = LiveFact::WaitsForTurn { since, until, is_throttled };
                 return Ok(Looked::Done);
             }
         }

@@ -46,8 +46,8 @@ pub(super) enum Found {
     Refused(Failure),
     /// As many work on the garden as may.
     Busy,
-    /// The budget of its provider is used up until then.
-    WaitsForTurn { since: Timestamp, until: Timestamp },
+    /// The budget of its provider is used up until then, or the garden has too many requests.
+    WaitsForTurn { since: Timestamp, until: Timestamp, is_throttled: bool },
 }
 
 /// Finds the site of a `ManagedCluster`, as the user of its provider's kubeconfig.
@@ -86,7 +86,8 @@ pub(super) async fn find(
     let turn = providers.budgets.take(of.0, &key, managed_urgency(observed), per_minute, now);
     if let Turn::NotBefore(until) | Turn::Throttled { asks_again: until, .. } = turn {
         let since = providers.budgets.waits_since(of.0, &key).unwrap_or(now);
-        return Ok(Found::WaitsForTurn { since, until });
+        let is_throttled = matches!(turn, Turn::Throttled { .. });
+        return Ok(Found::WaitsForTurn { since, until, is_throttled });
     }
     let found = garden.project(&project).await;
     let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);

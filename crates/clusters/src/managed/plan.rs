@@ -75,12 +75,14 @@ pub enum LiveFact {
     Unserved(String),
     /// It cannot be looked at, or is not to be made: why.
     Refused(Failure),
-    /// It was not looked at, since the calls of its provider are used up.
+    /// It was not looked at, since the calls of its provider are used up, or its garden has too many requests.
     WaitsForTurn {
         /// Since when it waits for one.
         since: Timestamp,
         /// When it asks again.
         until: Timestamp,
+        /// Whether its garden has too many requests (429), or had them a moment ago.
+        is_throttled: bool,
     },
     /// There is none.
     Absent,
@@ -125,7 +127,9 @@ pub fn plan(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let next = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
-        LiveFact::WaitsForTurn { since, until } => return wait_for_turn(observed, *since, *until, now),
+        LiveFact::WaitsForTurn { since, until, is_throttled } => {
+            return wait_for_turn(observed, (*since, *until), *is_throttled, now);
+        }
         LiveFact::Unserved(message) => Err(Failure::waiting(Reason::ClusterKindMissing, message.clone())),
         LiveFact::Refused(failure) => Err(failure.clone()),
         LiveFact::Foreign => Err(not_ours(observed)),
@@ -342,7 +346,9 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
     }
     let live = match &observed.live {
         LiveFact::Unread => return ManagedStep::Look,
-        LiveFact::WaitsForTurn { since, until } => return wait_for_turn(observed, *since, *until, now),
+        LiveFact::WaitsForTurn { since, until, is_throttled } => {
+            return wait_for_turn(observed, (*since, *until), *is_throttled, now);
+        }
         LiveFact::Refused(failure) => return save(failed(observed, failure, now)),
         LiveFact::Absent if observed.status.cluster.is_none() => return unmade(observed, now),
         LiveFact::Absent | LiveFact::Foreign | LiveFact::Unserved(_) => return ManagedStep::RemoveFinalizer,
@@ -385,8 +391,14 @@ fn deletion(observed: &Managed, now: Timestamp) -> ManagedStep {
 }
 
 /// Waits for the calls of its provider, and says so.
-fn wait_for_turn(observed: &Managed, since: Timestamp, until: Timestamp, now: Timestamp) -> ManagedStep {
-    waits_for_turn(observed, since, until, now).map_or(ManagedStep::Wait(Some(until)), save)
+fn wait_for_turn(
+    observed: &Managed,
+    (since, until): (Timestamp, Timestamp),
+    is_throttled: bool,
+    now: Timestamp,
+) -> ManagedStep {
+    let said = waits_for_turn(observed, (since, until), is_throttled, now);
+    said.map_or(ManagedStep::Wait(Some(until)), save)
 }
 
 /// Ends what was about to be made, and is not there: nobody else would delete what a request still makes that was sent before.

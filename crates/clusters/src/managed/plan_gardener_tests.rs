@@ -6,7 +6,8 @@ use crate::managed::shoot;
 
 /// One that waits for the calls of its provider since then, and asks again after a second.
 fn waits(observed: &Managed, since: i64, now: i64) -> Managed {
-    let live = LiveFact::WaitsForTurn { since: at_second(since), until: at_second(now + 1) };
+    let (since, until) = (at_second(since), at_second(now + 1));
+    let live = LiveFact::WaitsForTurn { since, until, is_throttled: false };
     Managed { live, ..observed.clone() }
 }
 
@@ -60,6 +61,20 @@ fn a_change_that_waits_says_so_at_once_a_look_after_a_minute_and_one_at_what_is_
     creating.live = LiveFact::Refused(Failure::waiting(Reason::NotAllowed, "ask the platform"));
     settle(&mut creating, at_second(80));
     assert!(settle(&mut waits(&creating, 80, 400), at_second(400)).is_empty());
+}
+
+#[test]
+fn what_waits_for_a_garden_with_too_many_requests_says_that_and_not_that_calls_are_used_up() {
+    let (since, until) = (at_second(0), at_second(7));
+    let live = LiveFact::WaitsForTurn { since, until, is_throttled: true };
+    let mut observed = Managed { live, ..managed(on_gardener()) };
+    settle(&mut observed, at_second(0));
+    assert_eq!(ready_condition(&observed), ("False".to_owned(), "TargetThrottled".to_owned()));
+    let reconciling = condition::find(&observed.status.conditions, "Reconciling").unwrap();
+    let says = "the garden of ClusterProvider g has too many requests (429): the garden is asked at 2026-01-01T00:00:07Z";
+    assert!(reconciling.message.contains(says), "{reconciling:?}");
+    // A moment later it is for its calls: that is not written as often.
+    assert!(settle(&mut waits(&observed, 0, 30), at_second(30)).is_empty());
 }
 
 #[test]

@@ -111,11 +111,11 @@ pub(super) fn ready(observed: &Managed, drifted: usize, now: Timestamp) -> Manag
     complete(observed.generation, status, [condition_state("True", reason, &message), idle(), idle()], now)
 }
 
-/// It waits for the calls of its provider; none if status says so already, or does not have to.
+/// It waits for the calls of its provider, or for its garden, which has too many requests; none if status says so already, or does not have to.
 pub(super) fn waits_for_turn(
     observed: &Managed,
-    since: Timestamp,
-    until: Timestamp,
+    (since, until): (Timestamp, Timestamp),
+    is_throttled: bool,
     now: Timestamp,
 ) -> Option<ManagedClusterStatus> {
     let provider = &observed.spec.provider.gardener.as_ref()?.cluster_provider;
@@ -127,9 +127,11 @@ pub(super) fn waits_for_turn(
     if is_stalled || is_look && (is_done || now.duration_since(since) < SAID_AFTER) {
         return None;
     }
-    let (mut status, reason) = (observed.status.clone(), Reason::ProviderCallsSpent);
+    let mut status = observed.status.clone();
+    // Which of these two it is may change each minute: it is not written as often.
+    let of_turns = [Reason::ProviderCallsSpent, Reason::TargetThrottled];
     let said = condition::find(&status.conditions, RECONCILING)
-        .filter(|said| said.reason == reason.as_str())
+        .filter(|said| of_turns.iter().any(|reason| said.reason == reason.as_str()))
         .filter(|said| said.observed_generation == Some(observed.generation));
     let is_current = |at: Timestamp| now.duration_since(at) < SAID_FOR;
     if said.is_some() && status.asks_again.is_some_and(is_current) {
@@ -138,9 +140,14 @@ pub(super) fn waits_for_turn(
     // In whole seconds, so that people can read it: a moment late.
     let second = until.as_second() + i64::from(until.subsec_nanosecond() > 0);
     let at = Timestamp::from_second(second).unwrap_or(until);
-    let message = format!(
-        "It waits, since callsPerMinute of ClusterProvider {provider} is used up: the garden is asked at {at}, or later if others are more urgent."
-    );
+    let (reason, why) = if is_throttled {
+        let why = format!("the garden of ClusterProvider {provider} has too many requests (429)");
+        (Reason::TargetThrottled, why)
+    } else {
+        (Reason::ProviderCallsSpent, format!("callsPerMinute of ClusterProvider {provider} is used up"))
+    };
+    let message =
+        format!("It waits, since {why}: the garden is asked at {at}, or later if others are more urgent.");
     status.asks_again = Some(at);
     if error.is_none() && status.last_error.take().is_some() && !observed.deleting {
         // What failed with a spec before says nothing about this one.
