@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{GrantVerdict, Observed, Step, Turn, urgency};
+use coppice_clusters::{GrantVerdict, Observed, Permission, Step, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -299,6 +299,15 @@ impl ClusterAccessController {
     }
 }
 
+/// Whether something that was given is not allowed any more, or that has to be found out.
+const fn is_withdrawn(permission: &Permission, grant: GrantVerdict) -> bool {
+    let is_to_go = matches!(
+        grant,
+        GrantVerdict::Unknown | GrantVerdict::RightsNotAllowed | GrantVerdict::CredentialNotAllowed
+    );
+    matches!(permission, Permission::Refused(..)) && is_to_go
+}
+
 /// There is no place in the target: no worker waits for one.
 fn busy() -> ReconcileResult {
     ReconcileResult::At(Instant::now() + BUSY)
@@ -356,12 +365,13 @@ impl Controller for ClusterAccessController {
             self.providers.budgets.stop_waiting(&key);
             self.target_rights.remove_access(&key);
         }
-        let mut planned = self.planned(&cached);
+        let (mut planned, mut takes_away) = (self.planned(&cached), false);
         // For these two alone the object is not read again: a new leader does them for each.
         if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.grant == GrantVerdict::Unread)
         {
-            if let Err(error) = observe::permission(&self, &cached).await {
-                return self.failed(&key, &error.to_string());
+            match observe::permission(&self, &cached).await {
+                Ok((permission, grant)) => takes_away = is_withdrawn(&permission, grant),
+                Err(error) => return self.failed(&key, &error.to_string()),
             }
             planned = self.planned(&cached);
         }
@@ -372,7 +382,8 @@ impl Controller for ClusterAccessController {
             planned = self.planned(&cached);
         }
         let turn = planned.as_ref().and_then(|(observed, step)| self.waits_for_turn(&key, observed, step));
-        if turn.is_some() {
+        // What is not allowed any more is taken away at once, whatever else waits.
+        if turn.is_some() && !takes_away {
             return self.at(turn);
         }
         match planned {

@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted};
-use coppice_clusters::{ClusterFact, ManagedFact, Permission, Urgency};
+use coppice_clusters::{ClusterFact, ManagedFact, Urgency};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::read;
@@ -529,4 +529,45 @@ async fn at_the_end_a_credential_that_is_not_revoked_keeps_no_account_and_no_rig
     let is_deleted =
         |path: &str| asked.iter().any(|sent| sent.method == Method::DELETE && sent.path.ends_with(path));
     assert!(is_deleted("/serviceaccounts/coppice-u"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_withdrawn_waits_for_no_call_of_the_provider() {
+    let status = json!({
+        "sequence": 1, "observedGeneration": 1, "credential": "u-1", "notBefore": NOW.to_string(),
+        "notAfter": (NOW + jiff::SignedDuration::from_hours(24)).to_string(),
+        "output": {"uid": "s", "resourceVersion": "7", "sha256": "x"}, "target": {"uid": "0", "endpoint": ""}
+    });
+    // Its spec asks for more than the target has.
+    let wider = |revision: &str, status: &Value| {
+        let mut wider = by_provider(revision, status);
+        wider["metadata"]["generation"] = json!(2);
+        wider
+    };
+    for (label, expected) in [("yes", 0), ("no", 1)] {
+        let stored = wider("7", &status);
+        let (clients, requests) = scripted(move |method, path, body| match *method {
+            Method::GET if path.ends_with("/namespaces/team") => {
+                Answer::Object(200, json!({"metadata": {"labels": {"ci": label}}}))
+            }
+            Method::GET if path.ends_with("/clusteraccesses/ci") => Answer::Object(200, stored.clone()),
+            Method::PUT => Answer::Object(200, wider("8", &body["status"])),
+            _ => Answer::Refused(404),
+        });
+        let (controller, _) = controller(clients);
+        controller.providers.store.upsert("", provider(1, "of-the-platform"));
+        let (access, key) = (decoded(&wider("7", &status)), AccessKey::new("team", "ci"));
+        controller.target_rights.found(&key, access.decoded().unwrap(), Vec::new());
+        controller.accesses.upsert("team", access);
+        let (other, budgets, now) =
+            (AccessKey::new("team", "other"), controller.providers.budgets.clone(), controller.now());
+        assert_eq!(budgets.take("p", &other, Urgency::New, 1, now), Turn::Granted);
+        assert!(matches!(budgets.take("p", &key, Urgency::Forced, 1, now), Turn::NotBefore(_)));
+        let result = Arc::new(controller).reconcile(key).await;
+        assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
+        let sent = requests.lock().unwrap();
+        let saved: Vec<&Sent> = sent.iter().filter(|sent| sent.method == Method::PUT).collect();
+        assert_eq!(saved.len(), expected, "{sent:?}");
+        assert!(saved.iter().all(|saved| !saved.body["status"]["revokesAt"].is_null()), "{saved:?}");
+    }
 }
