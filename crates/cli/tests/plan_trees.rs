@@ -124,6 +124,18 @@ fn a_cascade_waits_where_a_status_below_is_not_understood() {
 }
 
 #[test]
+fn a_cascade_leaves_one_below_whose_marked_namespace_is_protected() {
+    let consent = json!({"quota": {"hard": {"pods": "2"}}, "cascadeUntil": "2026-03-01T13:00:00Z"});
+    let mut objects = tree(deleted("shop", "shop-web", &consent));
+    objects[8]["status"] = json!({"phase": "Refused", "tree": "shop"});
+    let labels = json!({"coppice.dev/subnamespace": "u-of-shop-web-c", "coppice.dev/protected": "true"});
+    objects[4] = namespace("shop-web-c", &labels);
+    let (_, items) = plan(&objects);
+    let top = of(&items, "shop-web");
+    assert_eq!((said(top).1, &top["before"]), ("", &json!(["shop-web-a-b", "shop-web-a"])), "{items:#?}");
+}
+
+#[test]
 fn without_consent_it_waits_for_those_below_it() {
     let (code, items) = plan(&tree(deleted("shop", "shop-web", &json!({}))));
     assert_eq!((code, items.len()), (3, 1), "{items:#?}");

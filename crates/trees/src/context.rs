@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use coppice_api::Reason;
-use coppice_api::names::{LABEL_PARENT, LABEL_ROOT};
+use coppice_api::names::{LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE};
 use coppice_controllers::{ControllerContext, first_stale};
 use coppice_hierarchy::bottom_up;
 use coppice_kinds::{NamespaceTrees, QuotaTransfers, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
@@ -173,15 +173,21 @@ impl TreeContext {
         let children = |name: &str| -> Vec<Below> {
             self.subnamespaces.list(name).into_iter().map(|object| self.with_own(object)).collect()
         };
-        let own = |(object, own): &Below| own.is_some().then(|| object.name.to_string());
+        // What is below a namespace that may never become its own is not below it.
+        let own = |(object, own): &Below| {
+            let is_its_own = own.is_some() && object.status.namespace_uid.is_some();
+            is_its_own.then(|| object.name.to_string())
+        };
         bottom_up(namespace, children, own)
     }
 
-    /// With the namespace that it created. Another one of that name is none of its own.
+    /// With the namespace that it created or, before its status names one, that is marked as its own. Another one of that name is not.
     pub(crate) fn with_own(&self, object: Arc<SubnamespaceObject>) -> Below {
-        let uid = object.status.namespace_uid.as_deref();
         let own = self.shared.namespaces.get("", &object.name);
-        let own = own.filter(|own| uid == Some(own.uid.as_str()));
+        let own = own.filter(|own| match object.status.namespace_uid.as_deref() {
+            Some(uid) => own.uid.as_str() == uid,
+            None => own.labels.get(LABEL_SUBNAMESPACE) == Some(&*object.uid),
+        });
         (object, own)
     }
 

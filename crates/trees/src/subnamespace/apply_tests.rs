@@ -331,6 +331,36 @@ async fn nothing_below_goes_while_a_namespace_there_is_not_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_marked_for_one_below_protects_it_and_nothing_below_that_goes() {
+    for (creator, is_known) in [("uid-of-shop-web-a", true), ("uid-of-another", false)] {
+        let server = Server::new();
+        server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+        let deleted = json!({
+            "name": "shop-web", "namespace": "shop", "uid": "s", "finalizers": [FINALIZER],
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0
+        });
+        let quota = json!({"hard": {"pods": "1"}});
+        let spec = json!({"quota": quota, "cascadeUntil": "2026-01-01T01:00:00Z"});
+        let own = json!({"namespaceUid": "uid-of-shop-web"});
+        server.put::<Subnamespaces>(json!({"metadata": deleted, "spec": spec, "status": own}));
+        server.put::<Namespaces>(json!({"metadata": {"name": "shop-web"}}));
+        // An administrator has marked the namespace to be adopted, which is refused since it is protected.
+        for (parent, name) in [("shop-web", "shop-web-a"), ("shop-web-a", "shop-web-a-b")] {
+            let metadata = json!({"name": name, "namespace": parent});
+            server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {"quota": quota}}));
+        }
+        let labels = json!({LABEL_SUBNAMESPACE: creator, LABEL_PROTECTED: "true"});
+        server.put::<Namespaces>(json!({"metadata": {"name": "shop-web-a", "labels": labels}}));
+        let (context, _controller, _followers) =
+            apply_support::filled(&server, NamespaceTreeController::new).await;
+        let seen = observe::cached(&context, &SubnamespaceKey::new("shop", "shop-web")).unwrap();
+        let [(one, own)] = &seen.below[..] else { panic!("{} are below", seen.below.len()) };
+        let is_protected = own.as_deref().is_some_and(|own| seen.settings.protection(own).is_some());
+        assert_eq!((&*one.name, is_protected), ("shop-web-a", is_known), "{creator}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_being_created_counts_for_the_size_of_its_tree() {
     let server = Server::new();
     server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::names::LABEL_SUBNAMESPACE;
 use coppice_api::steps::Action;
 use coppice_api::{Reason, SubnamespacePhase};
 use coppice_hierarchy::{
@@ -391,8 +392,15 @@ impl<'a> Trees<'a> {
             name: object.name(),
             created: object.status.namespace_uid.is_some(),
             terminating: is_terminating(object),
-            namespace: self.own(object),
+            namespace: self.own(object).or_else(|| self.marked(object)),
         }
+    }
+
+    /// The namespace that is marked as its own before its status names one: it is created or adopted, or may not be adopted.
+    fn marked(&self, object: &Subnamespace) -> Option<&'a NamespaceFacts> {
+        let uid = object.meta.uid.as_deref().filter(|_| object.status.namespace_uid.is_none())?;
+        self.namespace(object.name())
+            .filter(|namespace| namespace.labels.get(LABEL_SUBNAMESPACE) == Some(uid))
     }
 }
 
