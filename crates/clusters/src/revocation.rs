@@ -3,12 +3,13 @@
 //! A token is in `status.superseded` until it is revoked. One that has expired lets nobody in: it is revoked after the others, keeps no other
 //! from being issued, and makes room where as many are listed as may be. A certificate is listed until it expires.
 
-use coppice_clusters_api::cluster_access::{MAX_CERTIFICATES, MAX_SUPERSEDED};
+use coppice_clusters_api::cluster_access::{LONGEST_TTL, MAX_CERTIFICATES, MAX_SUPERSEDED};
 use coppice_clusters_api::{ClusterAccessStatus, PendingRevocation, SupersededCertificate};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::Observed;
 use crate::plan::Step;
+use crate::rotation::later;
 use crate::status::validity;
 
 /// The next one to be revoked: those that may be valid go first. One that cannot be keeps no other waiting: each has two attempts, since every
@@ -72,9 +73,12 @@ pub(crate) fn note_pending(status: &mut ClusterAccessStatus, now: Timestamp) {
     }
 }
 
-/// Whether one is known to have expired.
+/// Whether one is known to have expired. Of one whose end an earlier version did not write down it is known that none is asked for for longer.
 fn has_expired(status: &ClusterAccessStatus, credential: &str, now: Timestamp) -> bool {
-    pending(status, credential).and_then(|pending| pending.not_after).is_some_and(|until| until <= now)
+    pending(status, credential).is_some_and(|pending| {
+        let longest = SignedDuration::from_secs(LONGEST_TTL.as_secs_i64());
+        pending.not_after.unwrap_or_else(|| later(pending.since, longest)) <= now
+    })
 }
 
 fn pending<'a>(status: &'a ClusterAccessStatus, credential: &str) -> Option<&'a PendingRevocation> {
@@ -162,5 +166,10 @@ mod tests {
             assert_eq!(observed.status.pending_revocations, [dated]);
         }
         assert!(revoked(&observed, "u-0", at(70)).pending_revocations.is_empty());
+        // No other waits for ever for those that cannot be revoked.
+        observed.status.superseded = (0..16).map(|n| format!("old-{n}")).collect();
+        let status = failed(&observed, Reason::TargetRefused, "no", at(100));
+        let month = 30 * 86_400;
+        assert!(are_too_many(&status, at(99 + month)) && !are_too_many(&status, at(100 + month)));
     }
 }
