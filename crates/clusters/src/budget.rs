@@ -70,9 +70,11 @@ pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
 /// The budget of one provider. It is kept in memory: another leader begins with a whole one.
 #[derive(Debug)]
 pub struct Budget<K> {
-    /// When those of the last minute were granted, and to whom, the oldest first.
-    granted: VecDeque<(Timestamp, K)>,
+    /// Those of the last minute, the oldest first.
+    granted: VecDeque<Granted<K>>,
     waiting: BTreeMap<K, Waiting>,
+    /// Since when those had waited who gave back what was granted to them then: they ask again, and are as old as before.
+    given_back: BTreeMap<K, (Timestamp, Timestamp)>,
     /// How many were granted.
     turns: u64,
     /// Which of these each namespace had last, while somebody waits.
@@ -83,6 +85,17 @@ pub struct Budget<K> {
     last_old: BTreeMap<Box<str>, u64>,
     /// Until when nothing is granted, since the cluster or the garden of the provider has too many requests.
     throttled_until: Option<Timestamp>,
+}
+
+/// A call that was granted.
+#[derive(Debug)]
+struct Granted<K> {
+    at: Timestamp,
+    key: K,
+    /// Since when it had waited.
+    since: Timestamp,
+    /// Whether it was for who is old.
+    is_for_old: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +112,7 @@ impl<K> Default for Budget<K> {
         Self {
             granted: VecDeque::new(),
             waiting: BTreeMap::new(),
+            given_back: BTreeMap::new(),
             turns: 0,
             last_turns: BTreeMap::new(),
             since_old: 0,
@@ -119,7 +133,7 @@ impl<K: Clone + Ord> Budget<K> {
         per_minute: usize,
         now: Timestamp,
     ) -> Turn {
-        while self.granted.front().is_some_and(|(granted, _)| later(*granted, MINUTE) <= now) {
+        while self.granted.front().is_some_and(|granted| later(granted.at, MINUTE) <= now) {
             self.granted.pop_front();
         }
         self.waiting.retain(|_, waiting| now < later(waiting.asks_again, GRACE));
@@ -127,7 +141,9 @@ impl<K: Clone + Ord> Budget<K> {
             self.last_turns.clear();
             self.last_old.clear();
         }
-        let since = self.waiting.get(key).map_or(now, |waiting| waiting.since);
+        self.given_back.retain(|_, (_, granted)| now < later(*granted, GRACE));
+        let before = self.given_back.remove(key).map(|(since, _)| since);
+        let since = self.waiting.get(key).map(|waiting| waiting.since).or(before).unwrap_or(now);
         let old = self.first_of_old(now).filter(|_| urgency != Urgency::Expiring);
         let is_for_old = old.as_ref().is_some_and(|(of, _)| of == key);
         let before = match old {
@@ -144,7 +160,7 @@ impl<K: Clone + Ord> Budget<K> {
         let free = per_minute.saturating_sub(self.granted.len());
         if before < free {
             self.waiting.remove(key);
-            self.granted.push_back((now, key.clone()));
+            self.granted.push_back(Granted { at: now, key: key.clone(), since, is_for_old });
             self.turns += 1;
             if is_for_old {
                 self.since_old = 0;
@@ -157,7 +173,7 @@ impl<K: Clone + Ord> Budget<K> {
         }
         // When as many have left the last minute as go before it, and one more; or soon, if those that go before it have not come yet.
         let leaves = self.granted.get(before - free).or(self.granted.back());
-        let free_at = leaves.map_or(now, |(granted, _)| later(*granted, MINUTE));
+        let free_at = leaves.map_or(now, |granted| later(granted.at, MINUTE));
         let asks_again = free_at.clamp(later(now, SignedDuration::from_secs(1)), later(now, MINUTE));
         self.waiting.insert(key.clone(), waiting(asks_again));
         Turn::NotBefore(asks_again)
@@ -181,7 +197,7 @@ impl<K: Clone + Ord> Budget<K> {
         if now < until {
             return Some((until, later(until, SignedDuration::from_secs(places))));
         }
-        let is_lately = self.granted.back().is_some_and(|(last, _)| now < later(*last, SECOND));
+        let is_lately = self.granted.back().is_some_and(|last| now < later(last.at, SECOND));
         (before > 0 || is_lately).then(|| (until, later(now, SignedDuration::from_secs(places.max(1)))))
     }
 
@@ -234,14 +250,21 @@ impl<K: Clone + Ord> Budget<K> {
 
     /// What was granted to it last was not asked for.
     pub fn give_back(&mut self, key: &K) {
-        if let Some(last) = self.granted.iter().rposition(|(_, of)| of == key) {
-            self.granted.remove(last);
+        let last = self.granted.iter().rposition(|granted| granted.key == *key);
+        let Some(Granted { at, since, is_for_old, .. }) = last.and_then(|last| self.granted.remove(last))
+        else {
+            return;
+        };
+        self.given_back.insert(key.clone(), (since, at));
+        if is_for_old {
+            self.since_old = ONE_OF;
         }
     }
 
     /// It waits no longer.
     pub fn stop_waiting(&mut self, key: &K) {
         self.waiting.remove(key);
+        self.given_back.remove(key);
     }
 
     /// When it is to ask again; none if it does not wait, or that time has come.

@@ -179,6 +179,20 @@ fn what_was_not_asked_for_is_granted_to_others() {
 }
 
 #[test]
+fn who_gives_a_call_back_is_as_old_as_before() {
+    let mut budget = Budget::default();
+    assert_eq!(budget.take(("team", &0), Urgency::Forced, 1, at(0)), Turn::Granted);
+    assert!(matches!(budget.take(("team", &1), Urgency::Forced, 1, at(1)), Turn::NotBefore(_)));
+    assert!(matches!(budget.take(("team", &2), Urgency::Forced, 1, at(2)), Turn::NotBefore(_)));
+    // There is no place in the target for the first one.
+    assert_eq!(budget.take(("team", &1), Urgency::Forced, 1, at(60)), Turn::Granted);
+    budget.give_back(&1);
+    assert_eq!(budget.take(("team", &2), Urgency::Forced, 1, at(61)), Turn::Granted, "nobody waits for it");
+    assert!(matches!(budget.take(("team", &1), Urgency::Forced, 1, at(62)), Turn::NotBefore(_)));
+    assert_eq!(budget.waits_since(&1), Some(at(1)));
+}
+
+#[test]
 fn what_is_about_to_expire_is_urgent_whatever_it_was_begun_for() {
     let mut observed = settled();
     // Its rights alone.
