@@ -24,7 +24,7 @@ use crate::rights::namespaces;
 use crate::rotation::{next_attempt, next_restoration, next_rotation, revocation_deadline};
 use crate::source::{cluster_goes, is_no_longer_refused, names_cluster, not_ready};
 use crate::status::{self, begun, complete, failed, validity};
-use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal};
+use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal, withdrawn_meanwhile};
 
 /// What is done next.
 #[derive(Clone, Debug, PartialEq)]
@@ -216,7 +216,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
 fn upkeep(observed: &Observed, now: Timestamp) -> Step {
     let (spec, status) = (&observed.spec, &observed.status);
     if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
-        return steady(observed, now);
+        return withdrawn_meanwhile(observed, now).unwrap_or_else(|| steady(observed, now));
     }
     if let Some(step) = not_ready(observed, now) {
         return step;

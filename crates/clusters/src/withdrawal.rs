@@ -65,6 +65,20 @@ pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<S
         .then(|| says_refused(observed, observed.status.clone(), message, now))
 }
 
+/// The same while something else that failed is tried again later: that keeps nothing that is withdrawn. What failed of the withdrawal itself
+/// waits as everything else does.
+pub(crate) fn withdrawn_meanwhile(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let status = &observed.status;
+    let error = status.last_error.as_ref().filter(|_| status.sequence > 0)?;
+    let is_to_look = observed.grant == GrantVerdict::Unread || first(observed, now).is_some();
+    // It is said beside what is said of the Secret.
+    let was_tried = error.reason == Reason::NotAllowed.as_str() || error.other.is_some();
+    if !is_to_look || was_tried {
+        return None;
+    }
+    no_longer_allowed(observed, now)
+}
+
 /// The target has no rights for it any more, since they are not allowed.
 pub fn rights_taken(observed: &Observed, now: Timestamp) -> ClusterAccessStatus {
     let status = ClusterAccessStatus { observed_generation: None, ..observed.status.clone() };

@@ -141,6 +141,30 @@ fn a_target_that_is_away_hides_no_refusal() {
 }
 
 #[test]
+fn what_is_withdrawn_waits_for_nothing_else_that_failed() {
+    let mut observed = refused_with(GrantVerdict::Settled);
+    observed.status = failed(&observed, Reason::SecretNotOurs, "it is another one", at(1));
+    assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(61))));
+    let with = |permission, grant| Observed { permission, grant, ..observed.clone() };
+    assert_eq!(plan(&with(Permission::Unread, GrantVerdict::Unread), at(2)), Step::ReadProvider);
+    let allowed = with(Permission::Allowed, GrantVerdict::Allowed);
+    assert_eq!(plan(&allowed, at(2)), Step::Wait(Some(at(61))));
+    // What it asks for is not allowed, and what it has is: that can wait.
+    let refused = |grant| with(Permission::Refused(Reason::NotAllowed, "no".to_owned()), grant);
+    assert_eq!(plan(&refused(GrantVerdict::Allowed), at(2)), Step::Wait(Some(at(61))));
+    let mut withdrawn = refused(GrantVerdict::RightsNotAllowed);
+    assert_eq!(plan(&withdrawn, at(2)), Step::TakeRights);
+    assert_eq!(saved(plan(&refused(GrantVerdict::CredentialNotAllowed), at(2))).revokes_at, Some(at(602)));
+    // The target is not asked again and again for that, whatever is said first.
+    for output in [withdrawn.output.clone(), OutputFact::Foreign] {
+        withdrawn.output = output;
+        let status = failed(&withdrawn, Reason::TargetUnreachable, "it is away", at(2));
+        let failed = Observed { status, ..withdrawn.clone() };
+        assert!(matches!(plan(&failed, at(2)), Step::Wait(Some(until)) if until > at(61)));
+    }
+}
+
+#[test]
 fn what_a_crash_left_in_the_secret_is_to_go_as_well() {
     let mut observed = refused_with(GrantVerdict::CredentialNotAllowed);
     observed.status.credential = None;
