@@ -51,6 +51,13 @@ fn status_of(status: Value) -> ManagedClusterStatus {
     serde_json::from_value(status).unwrap()
 }
 
+/// Reconciles the one that the cache has so.
+async fn reconcile(controller: &Arc<ManagedClusterController>, cached: &Value) -> ReconcileResult {
+    let cached = read::decoded::<ManagedClusters>(cached.to_string().as_bytes(), &()).unwrap();
+    controller.clusters.upsert("team", cached);
+    Arc::clone(controller).reconcile(ClusterKey::new("team", "shop")).await
+}
+
 /// What a reconcile of it sends, where the API server answers so to a GET of the `Cluster` and to its creation.
 async fn sent(look: Answer, create: Answer) -> Vec<Sent> {
     let (clients, requests) = scripted(move |method, path, body| match *method {
@@ -61,9 +68,7 @@ async fn sent(look: Answer, create: Answer) -> Vec<Sent> {
         _ => Answer::Object(201, json!({})),
     });
     let controller = controller(clients);
-    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
-    controller.clusters.upsert("team", cached);
-    let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let _ = reconcile(&controller, &object(&json!({}))).await;
     let sent = requests.lock().unwrap();
     sent.iter().filter(|sent| !sent.path.contains("/events")).cloned().collect()
 }
@@ -125,9 +130,7 @@ async fn an_event_says_that_a_cluster_is_left() {
             _ => Answer::Object(201, json!({})),
         });
         let controller = controller(clients);
-        let cached = read::decoded::<ManagedClusters>(deleted.to_string().as_bytes(), &()).unwrap();
-        controller.clusters.upsert("team", cached);
-        let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+        let _ = reconcile(&controller, &deleted).await;
         controller.events.flush().await;
         let sent = requests.lock().unwrap();
         let patched = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
@@ -153,9 +156,7 @@ async fn what_was_made_for_another_one_of_its_name_is_not_taken_over() {
         _ => Answer::Refused(409),
     });
     let controller = controller(clients);
-    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
-    controller.clusters.upsert("team", cached);
-    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let result = reconcile(&controller, &object(&json!({}))).await;
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }));
     let sent = requests.lock().unwrap();
     assert!(sent.iter().all(|sent| sent.method == Method::GET), "{sent:#?}");
@@ -216,9 +217,7 @@ async fn what_a_webhook_takes_off_is_said_and_not_written_again_and_again() {
         _ => Answer::Object(201, json!({})),
     });
     let controller = controller(clients);
-    let cached = read::decoded::<ManagedClusters>(object(&json!({})).to_string().as_bytes(), &()).unwrap();
-    controller.clusters.upsert("team", cached);
-    let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let _ = reconcile(&controller, &object(&json!({}))).await;
     let sent = requests.lock().unwrap().clone();
     let patches =
         sent.iter().filter(|sent| sent.method == Method::PATCH && sent.path.ends_with("/clusters/shop"));
@@ -247,9 +246,7 @@ async fn a_confirmation_that_a_webhook_takes_off_is_said_and_not_written_again_a
         _ => Answer::Object(201, json!({})),
     });
     let controller = controller(clients);
-    let cached = read::decoded::<ManagedClusters>(deleted.to_string().as_bytes(), &()).unwrap();
-    controller.clusters.upsert("team", cached);
-    let result = Arc::clone(&controller).reconcile(ClusterKey::new("team", "shop")).await;
+    let result = reconcile(&controller, &deleted).await;
     assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
     let sent = requests.lock().unwrap().clone();
     let patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
