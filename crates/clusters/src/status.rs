@@ -94,12 +94,14 @@ fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
     match observed.turn {
         Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
         Turn::Granted => None,
-        // In whole seconds, so that people can read it: a moment late.
-        Turn::NotBefore(at) | Turn::Throttled { asks_again: at, .. } => {
-            let second = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
-            Some(Timestamp::from_second(second).unwrap_or(at))
-        }
+        Turn::NotBefore(at) | Turn::Throttled { asks_again: at, .. } => Some(whole_second_after(at)),
     }
+}
+
+/// In whole seconds, so that people can read it: a moment late.
+pub(crate) fn whole_second_after(at: Timestamp) -> Timestamp {
+    let second = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(at)
 }
 
 /// Whether an intent waits since its cluster or garden has too many requests.

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::{Managed, managed_urgency};
 use super::{Failure, Shape};
 use crate::budget::Urgency;
+use crate::status::whole_second_after;
 
 /// The longest text of an error, in characters.
 const MAX_MESSAGE: usize = 1024;
@@ -137,9 +138,7 @@ pub(super) fn waits_for_turn(
     if said.is_some() && status.asks_again.is_some_and(is_current) {
         return None;
     }
-    // In whole seconds, so that people can read it: a moment late.
-    let second = until.as_second() + i64::from(until.subsec_nanosecond() > 0);
-    let at = Timestamp::from_second(second).unwrap_or(until);
+    let at = whole_second_after(until);
     let (reason, why) = if is_throttled {
         let why = format!("the garden of ClusterProvider {provider} has too many requests (429)");
         (Reason::TargetThrottled, why)
