@@ -203,7 +203,10 @@ pub struct RefusedChange {
     /// Why not, with the numbers.
     #[schemars(length(max = 4096))]
     pub message: String,
-    /// When the same is tried again.
+    /// How often in a row the same was given up.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When the same is tried again: after a minute, and each further time after twice as long, up to five minutes.
     #[schemars(schema_with = "schema::status_instant")]
     pub until: jiff::Timestamp,
 }

@@ -7,6 +7,8 @@ mod ending;
 mod lint;
 mod metadata;
 mod moving;
+mod retry;
+mod said;
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
 use coppice_api::steps::Intent;
-use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
+use coppice_api::subnamespace::{Allotment, GrantedRequest};
 use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
 use coppice_hierarchy::{
     Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Resources, ValidSubnamespace, Write, decide,
@@ -23,7 +25,7 @@ use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 pub(super) use self::cascade::{announcement_changes, is_cascading, is_namespace_of, may_still_go};
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
@@ -46,8 +48,6 @@ const WAITS: [Reason; 6] = [
     Reason::BudgetSpent,
     Reason::TreeBudgetSpent,
 ];
-/// How long a change that was begun and could not be carried out is not tried again, unless something else is asked for.
-const TRY_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// The largest number that JSON has exactly; changes are counted one by one.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
@@ -154,11 +154,7 @@ pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
     let status = (*object.status).clone();
     let mut plan = SubnamespacePlan::nothing(status);
     let state = match &observation.stale {
-        Some(why) => State {
-            phase: object.status.phase.unwrap_or(SubnamespacePhase::Pending),
-            reason: why.0,
-            message: why.1.clone(),
-        },
+        Some(why) => State { phase: said::phase(object), reason: why.0, message: why.1.clone() },
         None => plan.decide(observation),
     };
     plan.describe(observation, state);
@@ -446,10 +442,8 @@ impl SubnamespacePlan {
             && !matches!(**refusal, QuotaRefusal::Superseded | QuotaRefusal::Disturbed { .. })
         {
             // Written down first: what is refused is not wanted any more, and is ended then.
-            let until = now.saturating_add(TRY_AGAIN_AFTER).unwrap_or(Timestamp::MAX);
-            let until = until.round(jiff::Unit::Second).unwrap_or(until);
-            let (hard, message) = (amounts(want), refusal.to_string());
-            self.status.refused = Some(RefusedChange { hard, message, until });
+            let before = object.status.refused.as_ref();
+            self.status.refused = Some(retry::refused(before, amounts(want), refusal.to_string(), now));
             return Some(self.unchanged(object, "the change of the quota is given up"));
         }
         match write {
@@ -472,22 +466,6 @@ impl SubnamespacePlan {
             self.status.request = Some(GrantedRequest { hard });
         }
         self.status.refused = None;
-    }
-
-    /// While one write follows another the state is what it was, each of them is short; but what was said of another spec says
-    /// nothing of this one.
-    fn unchanged(&self, object: &SubnamespaceObject, message: &str) -> State {
-        let ready = condition::find(&self.status.conditions, READY);
-        match (self.status.phase, ready) {
-            (Some(phase @ (SubnamespacePhase::Ready | SubnamespacePhase::Refused)), Some(ready))
-                if ready.observed_generation == Some(object.generation)
-                    && (self.step != Step::Nothing || self.next_check.is_none()) =>
-            {
-                let reason = reason_of(&ready.reason).unwrap_or(Reason::QuotaChanging);
-                State { phase, reason, message: ready.message.clone() }
-            }
-            _ => State::pending(Reason::QuotaChanging, message),
-        }
     }
 
     /// Says in status what there is, and why.

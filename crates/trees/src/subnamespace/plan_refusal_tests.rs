@@ -26,3 +26,33 @@ fn a_refusal_names_a_time_only_until_it_is_tried_again() {
         Observation { quota: Some(quota("shop-web", "4", "0", "2")), ..at("2026-01-01T00:07:00Z", &status) };
     assert!(plan(&used).is_steady(&used.object.status), "the numbers are those of when it was refused");
 }
+
+/// The API server refused a write of what was asked for before: `Ready` is not what is said of this spec.
+#[test]
+fn what_failed_to_be_written_is_not_ready() {
+    let mut status = serde_json::to_value(plan(&ready()).status).unwrap();
+    assert_eq!((&status["phase"], &status["conditions"][0]["status"]), (&json!("Ready"), &json!("True")));
+    status["conditions"][0]["status"] = json!("False");
+    status["conditions"][0]["reason"] = json!("Retrying");
+    let object = object("3", &json!({}), &status);
+    assert_eq!(object.status.conditions[0].observed_generation, Some(object.generation));
+    // Less is asked for, and the parent's quota says that this is being done.
+    let observation = Observation { object, ..ready() };
+    let less = plan(&observation);
+    assert!(matches!(less.step, Step::ParentQuota(_)), "{:?}", less.step);
+    assert_eq!((less.status.phase, why(&less).0), (Some(SubnamespacePhase::Pending), Reason::QuotaChanging));
+    assert_eq!(less.status.conditions[0].status, "False");
+}
+
+/// Nothing is known for now: what was ready before spec changed says nothing of what it asks for since.
+#[test]
+fn what_was_ready_with_another_spec_is_not_ready_while_nothing_is_known() {
+    let mut status = serde_json::to_value(plan(&ready()).status).unwrap();
+    let same = Observation { object: object("4", &json!({}), &status), ..ready() };
+    status["observedGeneration"] = json!(0);
+    let stale = Some((Reason::Undecodable, "a status above is not understood".to_owned()));
+    let observation = Observation { object: object("3", &json!({}), &status), stale, ..ready() };
+    assert_eq!(plan(&observation).status.phase, Some(SubnamespacePhase::Pending));
+    let same = Observation { stale: observation.stale, ..same };
+    assert_eq!(plan(&same).status.phase, Some(SubnamespacePhase::Ready));
+}
