@@ -59,7 +59,10 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         return TransferProgress::CheckAt(next_check);
     }
     let done = carry_out(context, permit, &observation, step).await;
-    if let Err(WriteError::Refused(error)) = &done {
+    // Of one that has ended all is said: only its finalizer is left, and after that nothing is written.
+    if let Err(WriteError::Refused(error)) = &done
+        && object.status.ended_at.is_none()
+    {
         let status = report::refused(object, error, context.shared.now());
         if status != *object.status {
             // What cannot be written is in the log.

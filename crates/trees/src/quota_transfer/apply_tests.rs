@@ -103,7 +103,7 @@ async fn a_finalizer_is_the_first_write_and_the_last() {
     for (answer, expected, writes) in [
         (WriteAnswer::Done, "done", 1),
         (WriteAnswer::Lost, "api", 1),
-        (WriteAnswer::Refused(403), "api", 2),
+        (WriteAnswer::Refused(403), "api", 1),
         (WriteAnswer::Never, "api", 1),
         // Somebody else has removed the object with the last finalizer.
         (WriteAnswer::Gone, "done", 1),
@@ -118,6 +118,24 @@ async fn a_finalizer_is_the_first_write_and_the_last() {
         assert_eq!(metadata["finalizers"], json!(["example.com/other"]), "those of others stay");
         assert_eq!((end, sent.len()), (expected, writes), "{answer:?}: {sent:#?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_is_completed_stays_ready_if_its_finalizer_is_removed_at_the_second_attempt() {
+    let server = tree();
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "QuotaMoved", "message": "namespace data has 2 pods",
+        "observedGeneration": 1, "lastTransitionTime": "2025-12-31T00:00:00Z"
+    });
+    let status = json!({
+        "observedGeneration": 1, "phase": "Completed", "endedAt": "2025-12-31T00:00:00Z", "conditions": [ready]
+    });
+    put_transfer(&server, &["coppice.dev/cleanup"], &status);
+    for (answer, expected) in [(WriteAnswer::Refused(403), "api"), (WriteAnswer::Done, "done")] {
+        assert_eq!(reconciled(&server, &[answer]).await.0, expected);
+        assert_eq!(server.object::<QuotaTransfers>("web", "more")["status"], status, "{answer:?}");
+    }
+    assert_eq!(server.object::<QuotaTransfers>("web", "more")["metadata"]["finalizers"], json!([]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,9 +84,7 @@ pub(super) fn plan(observation: &Observation) -> TransferPlan {
         found_nowhere: false,
     };
     if object.status.ended_at.is_some() {
-        if object.has_finalizer {
-            plan.step = Step::RemoveFinalizer;
-        }
+        plan.stays_ended(object);
         return plan;
     }
     if object.terminating && !object.has_finalizer {
@@ -107,6 +105,19 @@ impl TransferPlan {
     /// Whether there is nothing to do and nothing to write.
     pub(super) fn is_steady(&self, stored: &QuotaTransferStatus) -> bool {
         self.step == Step::Nothing && self.status == *stored
+    }
+
+    /// It has ended, whatever is approved after that: what status says is about that spec, too.
+    fn stays_ended(&mut self, object: &QuotaTransferObject) {
+        let is_older = |seen: i64| seen < object.generation;
+        if object.has_finalizer {
+            self.step = Step::RemoveFinalizer;
+        } else if !object.terminating && self.status.observed_generation.is_some_and(is_older) {
+            self.status.observed_generation = Some(object.generation);
+            for condition in &mut self.status.conditions {
+                condition.observed_generation = Some(object.generation);
+            }
+        }
     }
 
     fn decide(&mut self, observation: &Observation) -> State {

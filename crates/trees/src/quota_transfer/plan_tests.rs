@@ -305,6 +305,29 @@ fn what_has_not_begun_or_has_ended_goes_at_once() {
 }
 
 #[test]
+fn what_is_approved_once_it_has_ended_changes_nothing_and_status_is_about_that_spec_too() {
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "AlreadyApplied", "message": "nothing is transferred again",
+        "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"
+    });
+    let ended = json!({
+        "observedGeneration": 1, "phase": "Completed", "endedAt": "2026-01-01T00:00:00Z", "conditions": [ready]
+    });
+    let approved = object(&json!({"generation": 2, "finalizers": []}), &NONE, &ended);
+    let said = plan(&observation(Arc::clone(&approved), Vec::new()));
+    let mut expected = (*approved.status).clone();
+    expected.observed_generation = Some(2);
+    expected.conditions[0].observed_generation = Some(2);
+    assert_eq!((said.step, &said.status, said.events), (Step::Nothing, &expected, Vec::new()));
+    let seen = object(
+        &json!({"generation": 2, "finalizers": []}),
+        &NONE,
+        &serde_json::to_value(&said.status).unwrap(),
+    );
+    assert!(plan(&observation(Arc::clone(&seen), Vec::new())).is_steady(&seen.status));
+}
+
+#[test]
 fn a_quota_that_cannot_be_understood_stops_it() {
     let metadata = json!({"name": "coppice", "namespace": "web", "uid": "q", "resourceVersion": "3"});
     let foreign = read::<TreeQuotas>(json!({"metadata": metadata, "spec": {"hard": {"pods": "5"}}}));
