@@ -60,8 +60,9 @@ pub(super) fn plan(
             return Some(ConfigStep::CreateKey);
         }
         None => {}
-        // Not known: what is said of it stays, and the next reconcile reads it again.
+        // Not known: what is said of it stays, and of which spec; the next reconcile reads it again.
         Some(Err(KeyProblem::Unreadable { .. })) => {
+            status.observed_generation = config.status.observed_generation;
             return (status != *config.status).then(|| ConfigStep::WriteStatus(Box::new(status)));
         }
         Some(Err(problem)) => {

@@ -88,6 +88,7 @@ fn a_key_that_cannot_be_read_or_created_keeps_no_breaker_out_of_the_ledger() {
     assert_eq!(opened.governor.breaker.as_ref(), Some(&pods));
     assert_eq!(opened.webhook_key.as_deref(), Some("whpk_1"), "nothing says that it is another");
     assert_eq!(opened.conditions, [], "nor whether the entries are in force");
+    assert_eq!(opened.observed_generation, None, "so that this status is about no spec yet");
 
     let opened = status(next(observed(), None, vec![pods.clone()]));
     assert_eq!(opened.governor.breaker, Some(pods));
