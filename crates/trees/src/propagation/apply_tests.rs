@@ -24,7 +24,8 @@ fn tree() -> Server {
     }
     let metadata = json!({"name": "web", "namespace": "shop", "uid": "u-web"});
     let spec = json!({"quota": {"hard": {"pods": "5"}}});
-    let status = json!({"namespaceUid": "u-web", "allotment": {"hard": {"pods": "5"}, "decided": 0}});
+    let allotment = json!({"hard": {"pods": "5"}, "decided": 0});
+    let status = json!({"observedGeneration": 1, "namespaceUid": "u-web", "allotment": allotment});
     server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": spec, "status": status}));
     let ledger = json!({"allotment": {"pods": "5"}, "given": {"pods": "0"}}).to_string();
     server.put::<TreeQuotas>(json!({
@@ -47,11 +48,16 @@ async fn reconciled(server: &Server, answer: WriteAnswer) -> (&'static str, Vec<
     apply_support::reconciled(server, &[answer], PropagationController::new, "web".into()).await
 }
 
-/// The status of the condition `Propagated` that was written; none if none was.
-fn propagated(sent: &[Sent]) -> Option<&str> {
+/// The condition `Propagated` that was written; none if none was.
+fn said(sent: &[Sent]) -> Option<&Value> {
     let status = sent.iter().find(|one| one.path == STATUS)?;
     let mut conditions = status.body["status"]["conditions"].as_array()?.iter();
-    conditions.find(|condition| condition["type"] == "Propagated")?["status"].as_str()
+    conditions.find(|condition| condition["type"] == "Propagated")
+}
+
+/// The status of that.
+fn propagated(sent: &[Sent]) -> Option<&str> {
+    said(sent)?["status"].as_str()
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,6 +83,20 @@ async fn a_copy_is_created_and_what_follows_depends_on_the_answer() {
         assert_eq!(metadata["name"], "admins");
         assert_eq!(metadata["labels"]["coppice.dev/propagated-from"], "shop");
         assert_eq!(metadata["annotations"]["coppice.dev/propagated-uid"], "u-admins");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_said_of_the_spec_that_the_namespace_has_the_labels_of() {
+    for seen in [1, 2] {
+        let server = tree();
+        let mut web = server.object::<Subnamespaces>("shop", "web");
+        web["metadata"]["generation"] = json!(2);
+        web["status"]["observedGeneration"] = json!(seen);
+        server.put::<Subnamespaces>(web);
+        let (_, sent) = reconciled(&server, WriteAnswer::Done).await;
+        let said = said(&sent).unwrap();
+        assert_eq!((&said["status"], &said["observedGeneration"]), (&json!("True"), &json!(seen)));
     }
 }
 

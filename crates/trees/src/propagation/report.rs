@@ -12,7 +12,8 @@ use crate::context::TreeContext;
 /// What Events say was being done.
 const ACTION: &str = "Propagate";
 
-/// Sets the condition, if it is another than before.
+/// Sets the condition, if it is another than before. It is about the spec that the namespace was last made as: by the labels that a later
+/// one asks for there may be other copies.
 pub(super) async fn condition(
     context: &TreeContext,
     permit: &Permit,
@@ -29,10 +30,13 @@ pub(super) async fn condition(
     if says(&newest, &state) || newest.status_error.is_some() {
         return Ok(());
     }
+    // Where status is about another one by now, its watch brings that.
+    let seen = object.status.observed_generation;
+    let Some(generation) = seen.filter(|_| newest.status.observed_generation == seen) else { return Ok(()) };
     let mut status = (*newest.status).clone();
     let (bad, reason, message) = (state.status == "False", state.reason.clone(), state.message.clone());
     let now = context.shared.now();
-    condition::set(&mut status.conditions, PROPAGATED, state, newest.generation, now);
+    condition::set(&mut status.conditions, PROPAGATED, state, generation, now);
     write::status::<Subnamespaces>(clients, permit, &newest, &status).await?;
     if bad {
         tracing::warn!(parent = %newest.namespace, subnamespace = %newest.name, reason, "{message}");
@@ -48,7 +52,7 @@ fn says(object: &SubnamespaceObject, state: &ConditionState) -> bool {
         condition.status == state.status
             && condition.reason == state.reason
             && condition.message == state.message
-            && condition.observed_generation == Some(object.generation)
+            && condition.observed_generation == object.status.observed_generation
     })
 }
 
