@@ -309,6 +309,12 @@ fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
     // After a restart the first list knows no keys.
     scene.namespace.annotations = Annotations::default();
     assert_eq!(scene.plan(at(2)).step, NamespaceStep::Nothing, "what the record says is still true");
+    scene.record.as_mut().unwrap().observed_generation = Some(0);
+    assert_eq!(
+        scene.plan(at(2)).step,
+        NamespaceStep::Nothing,
+        "and says nothing of what its users ask since"
+    );
     scene.namespace.annotations = known.clone();
     assert_eq!(scene.reason(160), "NoticeRunning");
     scene.namespace.annotations = Annotations::default();

@@ -4,6 +4,7 @@
 mod support;
 
 use coppice_api::condition::ACCEPTED;
+use coppice_api::manager::Phase;
 use coppice_api::{DecodeError, Reason, condition};
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::plan::Step;
@@ -209,6 +210,22 @@ fn limits_that_are_not_known_for_a_moment_change_nothing() {
     scene.settle(7201);
     assert_eq!(scene.event_reasons(), []);
     assert_eq!(scene.status, status);
+}
+
+#[test]
+fn a_spec_is_not_refused_for_what_the_one_before_asked_for() {
+    let mut scene = limited("{delete: {}}", "{tenantActions: [scaleDown]}");
+    scene.settle(10);
+    assert_eq!((scene.phase(), scene.status.observed_generation), (Phase::Refused, Some(1)));
+    // Nothing is known of its namespace when it is changed, and after that not of the limits.
+    scene.edit(|s| s.policies[0].then = yaml("{scaleDown: {}}"));
+    scene.unseen = true;
+    scene.settle(11);
+    assert_eq!((scene.condition(ACCEPTED).0, scene.status.observed_generation), ("Unknown", Some(1)));
+    (scene.unseen, scene.cluster_managers) = (false, unknown());
+    scene.settle(12);
+    assert_eq!((scene.phase(), scene.status.observed_generation), (Phase::Active, Some(2)));
+    assert_eq!(scene.condition(ACCEPTED), ("Unknown", "LimitsUnknown"));
 }
 
 #[test]
