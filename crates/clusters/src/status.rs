@@ -167,19 +167,28 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
     let ready = ready(observed, status, now);
     let all = [(READY, ready), (REACHABLE, reachable), (VERIFIED, verified), (WRITTEN, written)];
     for (type_, state) in all {
-        let generation = said_of(observed, status, type_, &state);
+        let generation = generation_of(observed, status, type_, &state);
         condition::set(&mut status.conditions, type_, state, generation, now);
     }
 }
 
-/// The generation that a condition is about: that all is well is so of the spec whose rights the target has, and not yet of a later one.
-fn said_of(observed: &Observed, status: &ClusterAccessStatus, type_: &str, state: &ConditionState) -> i64 {
+/// The generation that a condition is about: that all is well is so of the spec whose rights the target has, and not yet of a later one; and
+/// of a credential only of the spec with whose rights it was tried out.
+fn generation_of(
+    observed: &Observed,
+    status: &ClusterAccessStatus,
+    type_: &str,
+    state: &ConditionState,
+) -> i64 {
     if state.status != "True" {
         return observed.generation;
     }
+    let before = condition::find(&status.conditions, type_).filter(|before| before.status == "True");
+    let before = before.and_then(|before| before.observed_generation);
+    let is_tried_out = type_ == VERIFIED && status.credential == observed.status.credential;
     // Rights that were taken away are those of the spec that this was said of before.
-    let before = || condition::find(&status.conditions, type_)?.observed_generation;
-    status.observed_generation.or_else(before).unwrap_or(observed.generation)
+    let known = before.filter(|_| is_tried_out).or(status.observed_generation).or(before);
+    known.unwrap_or(observed.generation)
 }
 
 fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> ConditionState {

@@ -262,31 +262,38 @@ fn status_names_each_namespace_before_rights_are_applied_there() {
 
 #[test]
 fn of_a_later_spec_it_is_ready_once_the_target_has_its_rights() {
-    let ready_of = |status: &ClusterAccessStatus| {
-        let ready = condition::find(&status.conditions, READY).unwrap();
-        (ready.status.clone(), ready.observed_generation)
+    let generation = |status: &ClusterAccessStatus, type_: &str| {
+        let found = condition::find(&status.conditions, type_).unwrap();
+        (found.status.clone(), found.observed_generation)
     };
-    let ready = |generation| ("True".to_owned(), Some(generation));
+    let is_true = |generation| ("True".to_owned(), Some(generation));
     let mut observed = settled();
-    assert_eq!(ready_of(&observed.status), ready(1));
+    assert_eq!(generation(&observed.status, READY), is_true(1));
     observed.generation = 2;
     observed.spec.rights.bind.as_mut().unwrap().namespaces = vec!["stage".to_owned()];
     // The namespace is named in status first; the rights are not there yet, nor if they are refused.
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(ready_of(&observed.status), ready(1));
+    assert_eq!(generation(&observed.status, READY), is_true(1));
     observed.status = failed(&observed, Reason::TargetRefused, "no", at(5));
-    assert_eq!(ready_of(&observed.status), ready(1));
+    assert_eq!(generation(&observed.status, READY), is_true(1));
     assert_eq!(plan(&observed, at(65)), Step::ApplyRights);
     observed.status = rights_applied(&observed, at(65));
-    assert_eq!(ready_of(&observed.status), ready(2));
-    // Nor of one whose rights were taken away, though the credential is valid still.
+    assert_eq!(generation(&observed.status, READY), is_true(2));
+    // With these rights no credential was tried out before the next one is issued.
+    assert_eq!(generation(&observed.status, VERIFIED), is_true(1));
+    let next = Observed { status: begun(&observed, Cause::Due, at(66)), ..observed.clone() };
+    let intent = next.status.intent.clone().unwrap();
+    let validity = Validity { not_before: at(66), not_after: at(86_400) };
+    let next = adopted(&next, &intent, (&secret("u-2", "8"), validity), "e", at(66));
+    assert_eq!(generation(&next, VERIFIED), is_true(2));
+    // Nor is it so of one whose rights were taken away, though the credential is valid still.
     observed.generation = 3;
     observed.status.observed_generation = None;
     let refused = failed(&observed, Reason::NotAllowed, "not allowed", at(70));
-    assert_eq!(ready_of(&refused), ready(2));
+    assert_eq!(generation(&refused, READY), is_true(2));
     // What is wrong is so of the spec as it is now.
     let expired = failed(&observed, Reason::NotAllowed, "not allowed", at(86_400));
-    assert_eq!(ready_of(&expired), ("False".to_owned(), Some(3)));
+    assert_eq!(generation(&expired, READY), ("False".to_owned(), Some(3)));
 }
 
 #[test]
