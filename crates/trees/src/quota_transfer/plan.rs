@@ -316,7 +316,10 @@ impl TransferPlan {
         }
         condition::set(&mut self.status.conditions, READY, state, object.generation, observation.time.now());
         self.status.phase = Some(phase);
-        self.status.observed_generation = Some(object.generation);
+        if observation.stale.is_none() {
+            // Otherwise the phase is that of the spec before.
+            self.status.observed_generation = Some(object.generation);
+        }
         // A step is taken on what status says now: what changes of it is said together with what comes next.
         if self.step != Step::Nothing {
             self.status = (*object.status).clone();

@@ -186,6 +186,11 @@ fn what_can_never_be_done_is_refused_and_what_is_not_known_is_waited_for() {
     let stale = plan(&seen);
     assert_eq!((&stale.step, why(&stale).1.as_str()), (&Step::Nothing, "NotSynced"));
     assert_eq!(condition::find(&stale.status.conditions, READY).unwrap().status, "Unknown");
+    assert_eq!(
+        (waits.status.observed_generation, stale.status.observed_generation),
+        (Some(1), None),
+        "nothing is decided by it yet"
+    );
 }
 
 #[test]
