@@ -11,7 +11,7 @@ use coppice_clusters_api::{
 use jiff::Timestamp;
 
 use crate::observed::{ClusterFact, ManagedFact, Observed};
-use crate::plan::{Step, save, steady};
+use crate::plan::{Step, is_of_this_spec, save, steady};
 use crate::status::{complete, failed};
 
 /// A `ManagedCluster`, as those see it who name it.
@@ -129,6 +129,14 @@ pub(crate) fn is_no_longer_refused(observed: &Observed) -> bool {
     !is_so && error.is_some_and(|error| error.reason == Reason::InvalidSpec.as_str())
 }
 
+/// Whether it issues nothing and never has, and status still says what was refused to the spec before.
+fn asks_for_nothing(observed: &Observed) -> bool {
+    let error = observed.status.last_error.as_ref();
+    observed.spec.suspend
+        && observed.status.sequence == 0
+        && error.is_some_and(|error| !is_of_this_spec(observed, error))
+}
+
 /// Whether its provider is not Gardener, and its issuer is.
 fn is_without_issuer(observed: &Observed, ready: &NamedCluster) -> bool {
     ready.provider.is_none() && observed.spec.issuer.is_of_garden()
@@ -136,7 +144,7 @@ fn is_without_issuer(observed: &Observed, ready: &NamedCluster) -> bool {
 
 /// What comes before anything is done for one that names a `ManagedCluster`: that was ready, and its provider has the issuer.
 pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<Step> {
-    if is_no_longer_refused(observed) {
+    if is_no_longer_refused(observed) || asks_for_nothing(observed) {
         let status = ClusterAccessStatus { last_error: None, ..observed.status.clone() };
         return Some(save(complete(observed, status, now)));
     }

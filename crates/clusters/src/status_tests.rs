@@ -297,6 +297,20 @@ fn of_a_later_spec_it_is_ready_once_the_target_has_its_rights() {
 }
 
 #[test]
+fn one_that_is_suspended_does_not_say_what_was_refused_to_the_spec_before() {
+    let mut observed = new();
+    observed.output = OutputFact::Foreign;
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(condition(&observed.status, READY).1, "SecretNotOurs");
+    observed.generation = 2;
+    observed.spec.suspend = true;
+    observed.status = saved(plan(&observed, at(1)));
+    assert_eq!(condition(&observed.status, READY).1, "Suspended");
+    assert_eq!(observed.status.phase, Some(AccessPhase::Pending));
+    assert_eq!(plan(&observed, at(1)), Step::Wait(None));
+}
+
+#[test]
 fn what_may_be_valid_is_in_the_secret_to_be_revoked_or_being_issued() {
     let mut observed = settled();
     observed.status.superseded = vec!["u-0".to_owned()];
