@@ -113,3 +113,18 @@ fn a_spec_that_cannot_be_understood_is_refused_before_its_namespace_is_seen() {
     scene.settle(12);
     assert_eq!(conditions(&scene), IN_FORCE);
 }
+
+#[test]
+fn a_spec_that_cannot_be_understood_has_not_fired_though_the_one_before_has() {
+    let mut scene = Scene::policy(TTL, "{scaleDown: {}}");
+    scene.settle(41);
+    scene.outcome(&StepOutcome::ScaledDown { workloads: 1 }, 42);
+    scene.settle(42);
+    scene.generation = 2;
+    scene.undecodable = Some(DecodeError::Spec { why: "odd".to_owned() });
+    scene.settle(43);
+    let refused = ("False", "InvalidSpec");
+    assert_eq!(conditions(&scene), [refused, ("True", "ScaledDown"), refused]);
+    let generations = scene.status.conditions.iter().map(|condition| condition.observed_generation);
+    assert_eq!(generations.collect::<Vec<_>>(), [Some(2), Some(1), Some(2)]);
+}

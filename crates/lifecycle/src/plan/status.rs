@@ -79,10 +79,18 @@ impl PlanBuilder<'_> {
                 reason: reason.to_string(),
                 message: message.to_owned(),
             });
-            let generation = self.observed.manager.generation;
+            let generation = self.generation_of(type_, &state);
             condition::set(&mut self.status.conditions, type_, state, generation, self.now);
         }
         Plan { status: self.status, step, next_check: self.next_check, events: self.events }
+    }
+
+    /// The generation that a condition is about. Whether a spec that cannot be understood has fired is not known: the one before has.
+    fn generation_of(&self, type_: &str, state: &ConditionState) -> i64 {
+        let manager = &self.observed.manager;
+        let is_kept = type_ == FIRED && state.status == "True" && manager.spec.is_err();
+        let before = condition::find(&self.status.conditions, type_).filter(|_| is_kept);
+        before.and_then(|before| before.observed_generation).unwrap_or(manager.generation)
     }
 
     /// Why spec is not accepted, or not known to be, if so. Also of a manager that is not followed at present, because
