@@ -1,5 +1,7 @@
 //! The cache of a watch, kept small: only the fields used, one list per namespace.
 
+mod index;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -8,6 +10,8 @@ use coppice_api::Reason;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::index::Index;
+pub use self::index::StoreIndex;
 use crate::collapse::ListComparison;
 use crate::decode::{Item, Unreadable};
 use crate::intervals::ResyncIntervals;
@@ -44,6 +48,7 @@ struct Inner<K: Kind> {
     stale_after: Duration,
     /// Counts changes, and now and then what is none.
     changes: u64,
+    index: Index<K::Object>,
 }
 
 /// Why a watch delivers nothing at present.
@@ -86,6 +91,7 @@ impl<K: Kind> Default for Inner<K> {
             interrupted: false,
             stale_after: ResyncIntervals::default().fresh,
             changes: 0,
+            index: Index::default(),
         }
     }
 }
@@ -107,6 +113,14 @@ impl<K: Kind> Store<K> {
         self.read(|inner| inner.changes)
     }
 
+    /// Has an index follow every change from now on. What is there it gets at once.
+    pub fn set_index(&self, index: Arc<dyn StoreIndex<K::Object>>) {
+        self.write(|inner| {
+            inner.index = Index(Some(index));
+            inner.index.replaced(std::iter::empty(), inner.namespaces.values().flatten());
+        });
+    }
+
     /// One object; cluster-scoped kinds have the namespace `""`.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K::Object>> {
         self.read(|inner| {
@@ -119,6 +133,30 @@ impl<K: Kind> Store<K> {
     /// The objects of one namespace, by name.
     pub fn list(&self, namespace: &str) -> Vec<Arc<K::Object>> {
         self.read(|inner| inner.namespaces.get(namespace).cloned().unwrap_or_default())
+    }
+
+    /// The first of them, so many at most.
+    pub fn first(&self, namespace: &str, most: usize) -> Vec<Arc<K::Object>> {
+        self.read(|inner| {
+            let list = inner.namespaces.get(namespace);
+            list.into_iter().flatten().take(most).cloned().collect()
+        })
+    }
+
+    /// How many objects of one namespace there are.
+    pub fn count(&self, namespace: &str) -> usize {
+        self.read(|inner| inner.namespaces.get(namespace).map_or(0, Vec::len))
+    }
+
+    /// The objects of this name, of each namespace that has one.
+    pub fn named(&self, name: &str) -> Vec<Arc<K::Object>> {
+        self.read(|inner| {
+            let of_name = |list: &Vec<Arc<K::Object>>| {
+                let at = list.binary_search_by(|t| K::name(t).cmp(name)).ok()?;
+                Some(Arc::clone(&list[at]))
+            };
+            inner.namespaces.values().filter_map(of_name).collect()
+        })
     }
 
     /// The namespace and name of every object.
@@ -286,15 +324,18 @@ impl<K: Kind> Store<K> {
     pub fn upsert(&self, namespace: &str, mut object: K::Object) -> bool {
         K::compact(&mut object);
         self.write(|inner| {
-            let list = inner.namespaces.entry(namespace.into()).or_default();
+            let Inner { namespaces, index, .. } = inner;
+            let list = namespaces.entry(namespace.into()).or_default();
             match list.binary_search_by(|t| K::name(t).cmp(K::name(&object))) {
                 // The watch reports what the cache has already.
                 Ok(at) if *list[at] == object || K::is_newer(&list[at], &object) => false,
                 Ok(at) => {
+                    index.changed(Some(&*list[at]), Some(&object));
                     list[at] = Arc::new(object);
                     true
                 }
                 Err(at) => {
+                    index.changed(None, Some(&object));
                     list.insert(at, Arc::new(object));
                     true
                 }
@@ -308,10 +349,12 @@ impl<K: Kind> Store<K> {
     pub fn update_if_newer(&self, namespace: &str, mut object: K::Object) {
         K::compact(&mut object);
         self.write(|inner| {
-            let Some(list) = inner.namespaces.get_mut(namespace) else { return };
+            let Inner { namespaces, index, .. } = inner;
+            let Some(list) = namespaces.get_mut(namespace) else { return };
             if let Ok(at) = list.binary_search_by(|t| K::name(t).cmp(K::name(&object)))
                 && K::is_newer(&object, &list[at])
             {
+                index.changed(Some(&*list[at]), Some(&object));
                 list[at] = Arc::new(object);
             }
         });
@@ -337,8 +380,10 @@ impl<K: Kind> Store<K> {
     /// Nothing is known of the kind any more: nobody watches it.
     pub(crate) fn clear(&self) {
         self.write(|inner| {
-            let (context, stale_after, changes) = (inner.context.clone(), inner.stale_after, inner.changes);
-            *inner = Inner { context, stale_after, changes, ..Inner::default() };
+            inner.index.replaced(inner.namespaces.values().flatten(), std::iter::empty());
+            let (context, index) = (inner.context.clone(), inner.index.clone());
+            let (stale_after, changes) = (inner.stale_after, inner.changes);
+            *inner = Inner { context, index, stale_after, changes, ..Inner::default() };
         });
     }
 
@@ -364,6 +409,7 @@ impl<K: Kind> Store<K> {
         }
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
+            inner.index.replaced(old.values().flatten(), inner.namespaces.values().flatten());
             let unread = std::mem::replace(&mut inner.unreadable, list.unreadable);
             // Otherwise it was read for what was to be kept before.
             if Arc::ptr_eq(&list.context, &inner.context.borrow()) {
@@ -404,13 +450,13 @@ impl<K: Kind> Inner<K> {
     /// True if it was there.
     fn remove(&mut self, namespace: &str, name: &str) -> bool {
         let Some(list) = self.namespaces.get_mut(namespace) else { return false };
-        let before = list.len();
-        list.retain(|t| K::name(t) != name);
-        let removed = list.len() < before;
+        let Ok(at) = list.binary_search_by(|t| K::name(t).cmp(name)) else { return false };
+        let removed = list.remove(at);
         if list.is_empty() {
             self.namespaces.remove(namespace);
         }
-        removed
+        self.index.changed(Some(&*removed), None);
+        true
     }
 }
 

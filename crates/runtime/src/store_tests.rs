@@ -72,6 +72,71 @@ fn every_change_has_another_number() {
     assert_eq!(store.changes(), number, "a read is no change");
 }
 
+/// How many there are of each size.
+#[derive(Debug, Default)]
+struct Sizes(std::sync::Mutex<BTreeMap<u8, i32>>);
+
+impl StoreIndex<Thing> for Sizes {
+    fn changed(&self, before: Option<&Thing>, after: Option<&Thing>) {
+        let mut sizes = self.0.lock().unwrap();
+        for (thing, by) in [(before, -1), (after, 1)] {
+            if let Some(thing) = thing {
+                *sizes.entry(thing.1).or_default() += by;
+            }
+        }
+        sizes.retain(|_, count| *count != 0);
+    }
+}
+
+#[test]
+fn an_index_follows_every_change_however_it_comes() {
+    let (store, sizes) = (Store::<Things>::default(), Arc::new(Sizes::default()));
+    let counted = |what: &str, expected: &[(u8, i32)]| {
+        let counted: Vec<(u8, i32)> =
+            sizes.0.lock().unwrap().iter().map(|(size, count)| (*size, *count)).collect();
+        assert_eq!(counted, expected, "{what}");
+    };
+    store.upsert("a", Thing("x", 1));
+    store.set_index(sizes.clone());
+    counted("what is there", &[(1, 1)]);
+    store.upsert("a", Thing("x", 2));
+    store.upsert("b", Thing("y", 2));
+    store.upsert("b", Thing("y", 2));
+    counted("another state, and one more", &[(2, 2)]);
+    store.put(item("b", "y", Ok(Thing("y", 10))));
+    store.update_if_newer("b", Thing("y", 12));
+    store.update_if_newer("b", Thing("y", 11));
+    counted("watched, then written", &[(2, 1), (12, 1)]);
+    store.put(item("a", "x", Err(invalid("x"))));
+    counted("not understood any more", &[(12, 1)]);
+    let mut list = store.relist();
+    list.push(item("b", "y", Ok(Thing("y", 12))));
+    list.push(item("b", "z", Ok(Thing("z", 1))));
+    store.replace(list, None);
+    counted("listed", &[(1, 1), (12, 1)]);
+    store.remove("b", "y");
+    store.remove("b", "y");
+    counted("gone", &[(1, 1)]);
+    store.clear();
+    counted("not watched", &[]);
+    store.upsert("b", Thing("z", 3));
+    counted("watched again", &[(3, 1)]);
+}
+
+#[test]
+fn a_part_of_what_there_is_comes_in_order() {
+    let store = Store::<Things>::default();
+    for (namespace, name) in [("b", "z"), ("b", "x"), ("a", "x"), ("b", "y"), ("c", "w")] {
+        store.upsert(namespace, Thing(name, 1));
+    }
+    let names = |most| store.first("b", most).iter().map(|thing| thing.0).collect::<Vec<_>>();
+    assert_eq!((names(2), names(9), store.count("b")), (vec!["x", "y"], vec!["x", "y", "z"], 3));
+    assert_eq!((store.first("d", 9).len(), store.count("d")), (0, 0));
+    assert_eq!([store.named("x").len(), store.named("y").len(), store.named("a").len()], [2, 1, 0]);
+    assert!(store.remove("b", "y") && !store.remove("b", "y"));
+    assert_eq!((names(9), store.count("b")), (vec!["x", "z"], 2));
+}
+
 #[test]
 fn what_no_cache_needs_is_dropped_however_it_comes() {
     let store = Store::<Things>::default();
