@@ -13,6 +13,7 @@ use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
 use crate::copies::CopyStores;
+use crate::index::SubnamespaceIndex;
 use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above, is_detaching};
@@ -55,8 +56,8 @@ pub struct TreeContext {
     turns: InUse<Box<str>, Lock<()>>,
     /// One read of each namespace and those above it, with the objects of these names, for all right below it that need it.
     reads_above: InUse<(Box<str>, Named), SharedAbove>,
-    /// How many namespaces below its root each tree has, after so many changes of Subnamespaces.
-    sizes: Mutex<(u64, BTreeMap<Box<str>, u32>)>,
+    /// What is known of all Subnamespaces in the cache together.
+    index: Arc<SubnamespaceIndex>,
     /// The Subnamespaces whose namespaces are being created: what the caches count may be behind.
     creations: Mutex<BTreeSet<Creation>>,
     /// What was looked up later must not be replaced by what was looked up before.
@@ -66,18 +67,20 @@ pub struct TreeContext {
 impl TreeContext {
     /// With empty caches.
     pub fn new(shared: ControllerContext) -> Self {
+        let (subnamespaces, index) = (Store::<Subnamespaces>::default(), Arc::<SubnamespaceIndex>::default());
+        subnamespaces.set_index(index.clone());
         Self {
             metrics: TreeMetrics::new(&shared.metrics),
             shared,
             trees: Store::default(),
-            subnamespaces: Store::default(),
+            subnamespaces,
             quotas: Store::default(),
             transfers: Store::default(),
             copies: CopyStores::default(),
             unseen: UnseenWrites::default(),
             turns: InUse::default(),
             reads_above: InUse::default(),
-            sizes: Mutex::default(),
+            index,
             creations: Mutex::default(),
             reads_annotations: Mutex::default(),
         }
@@ -297,14 +300,20 @@ impl TreeContext {
         paths
     }
 
+    /// The Subnamespaces that are being deleted, in the order of their namespaces and names.
+    pub(crate) fn terminating(&self) -> Vec<Arc<SubnamespaceObject>> {
+        let names = self.index.terminating().into_iter();
+        names.filter_map(|(namespace, name)| self.subnamespaces.get(&namespace, &name)).collect()
+    }
+
     /// How many namespaces Subnamespaces have created, in all trees.
     pub(crate) fn created(&self) -> u64 {
-        self.count(|sizes| sizes.values().copied().map(u64::from).sum())
+        self.index.created()
     }
 
     /// How many namespaces a tree has, its root included.
     pub(crate) fn size(&self, tree: &str) -> u32 {
-        1 + self.count(|sizes| sizes.get(tree).copied().unwrap_or_default())
+        1 + self.index.size(tree)
     }
 
     /// The same, with those that are being created for others than this one.
@@ -343,28 +352,6 @@ impl TreeContext {
         };
         let others = u32::try_from(creations.iter().filter(is_other).count()).unwrap_or(u32::MAX);
         self.size(tree).saturating_add(others)
-    }
-
-    /// What follows from how many namespaces below its root each tree has.
-    fn count<T>(&self, of: impl FnOnce(&BTreeMap<Box<str>, u32>) -> T) -> T {
-        // Before they are counted: what changes meanwhile is counted again.
-        let changes = self.subnamespaces.changes();
-        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        if sizes.0 != changes {
-            let mut counts: BTreeMap<Box<str>, u32> = BTreeMap::new();
-            self.subnamespaces.for_each(|object| {
-                let tree = object.status.tree.as_str();
-                if object.status.namespace_uid.is_none() {
-                    return;
-                }
-                match counts.get_mut(tree) {
-                    Some(count) => *count += 1,
-                    None => drop(counts.insert(tree.into(), 1)),
-                }
-            });
-            *sizes = (changes, counts);
-        }
-        of(&sizes.1)
     }
 }
 

@@ -10,6 +10,7 @@ mod apply_support;
 mod context;
 mod copies;
 mod error;
+mod index;
 mod metadata;
 mod metrics;
 pub mod namespace_tree;

@@ -68,17 +68,26 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
     let root = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
     let namespace = context.shared.namespaces.get("", &root);
     let quota = context.quotas.get(&root, TREE_QUOTA_NAME);
-    let children = context.subnamespaces.list(&root);
+    let children = match &quota {
+        // How many there are is all that anybody asks then, and it is asked whenever one of them changes.
+        Some(_) => (context.subnamespaces.count(&root), Resources::default()),
+        None => with_allotments(&context.subnamespaces.list(&root)),
+    };
     let names = if is_detaching(&tree) { context.stranded(&tree) } else { Vec::new() };
     let stranded = names.iter().find_map(|name| {
-        let children = context.subnamespaces.list(name).len();
+        let children = context.subnamespaces.count(name);
         let namespace = context.shared.namespaces.get("", name)?;
         let own = |kind| context.copies.decoded(kind, name).unwrap_or_default();
         let copies =
             CopiedKind::ALL.into_iter().flat_map(own).filter(|object| object.origin.is_some()).count();
         Some(Stranded { namespace, quota: context.quotas.get(name, TREE_QUOTA_NAME), children, copies })
     });
-    Some(Observation { stranded, ..observation(context, tree, namespace, quota, &children) })
+    Some(Observation { stranded, ..observation(context, tree, namespace, quota, children) })
+}
+
+/// How many Subnamespaces there are, and what they have together.
+fn with_allotments(children: &[Arc<SubnamespaceObject>]) -> (usize, Resources) {
+    (children.len(), below(children))
 }
 
 /// The same from fresh reads.
@@ -105,8 +114,10 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     let has_root = namespace.as_ref().is_some_and(is_root);
     let stranded =
         if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
+    let children =
+        if quota.is_none() { with_allotments(&children) } else { (children.len(), Resources::default()) };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
-    let mut seen = observation(context, Arc::new(tree), namespace, quota, &children);
+    let mut seen = observation(context, Arc::new(tree), namespace, quota, children);
     let tree = &seen.tree;
     let ends = tree.terminating && tree.status.root_uid.is_some() && !has_root && !is_detaching(tree);
     if ends && seen.left.is_empty() {
@@ -167,7 +178,7 @@ fn observation(
     tree: Arc<Tree>,
     root: Option<Arc<NamespaceFacts>>,
     quota: Option<Arc<TreeQuota>>,
-    children: &[Arc<SubnamespaceObject>],
+    (children, below): (usize, Resources),
 ) -> Observation {
     let name = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
     let unreadable = || {
@@ -193,9 +204,9 @@ fn observation(
         time: context.shared.time(),
         tree,
         root,
-        below: if quota.is_none() { below(children) } else { Resources::default() },
+        below,
         quota,
-        children: children.len(),
+        children,
     }
 }
 

@@ -75,11 +75,15 @@ impl SubnamespaceController {
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
     /// are deleted with all below them, of which this may be one, or whose namespaces move up past it.
     fn enqueue_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
-        self.context.subnamespaces.for_each(|object| {
-            if &*object.name == name || cascades(object) || moving::moves_past(&self.context, object, name) {
-                queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
-            }
-        });
+        let context = &self.context;
+        let mut all = context.subnamespaces.named(name);
+        all.extend(context.terminating().into_iter().filter(|object| {
+            *object.name != *name && (cascades(object) || moving::moves_past(context, object, name))
+        }));
+        all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        for object in all {
+            queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
+        }
     }
 
     /// Those below one that is being deleted with all below it, or was to be, and whose status does not say that as it is now.

@@ -291,7 +291,8 @@ fn cascading_above(context: &TreeContext, position: &Position) -> Vec<Below> {
 
 /// What the siblings do not use, as far as the caches know: for people.
 fn siblings(context: &TreeContext, object: &SubnamespaceObject) -> Vec<(String, Resources)> {
-    let all = context.subnamespaces.list(&object.namespace);
+    // The object itself may be among them.
+    let all = context.subnamespaces.first(&object.namespace, MAX_SIBLINGS + 1);
     let others = all.iter().filter(|other| other.uid != object.uid).take(MAX_SIBLINGS);
     let unused = |other: &Arc<SubnamespaceObject>| {
         let quota = context.quotas.get(&other.name, TREE_QUOTA_NAME)?;
