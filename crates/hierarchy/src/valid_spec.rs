@@ -64,8 +64,8 @@ impl From<NamespaceTreeSpec> for ValidTree {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "SubnamespaceSpec", into = "SubnamespaceSpec")]
 pub struct ValidSubnamespace {
-    /// As it was written: it is copied where the namespace moves.
-    written: Option<QuotaRequest>,
+    /// As it was written: it is copied where the namespace moves. A map would take more in the caches than all else of it.
+    written: Option<Box<[(Box<str>, Quantity)]>>,
     asked: Result<Resources, ResourcesError>,
     /// The labels and annotations that are asked for.
     pub metadata: NamespaceMetadata,
@@ -93,7 +93,9 @@ impl From<SubnamespaceSpec> for ValidSubnamespace {
         let SubnamespaceSpec { quota, metadata, cascade_until } = spec;
         let asked =
             quota.as_ref().map_or_else(|| Ok(Resources::default()), |quota| Resources::of(&quota.hard));
-        Self { written: quota, asked, metadata, cascade_until }
+        let written =
+            quota.map(|quota| quota.hard.into_iter().map(|(name, amount)| (name.into(), amount)).collect());
+        Self { written, asked, metadata, cascade_until }
     }
 }
 
@@ -101,7 +103,10 @@ impl From<SubnamespaceSpec> for ValidSubnamespace {
 impl From<ValidSubnamespace> for SubnamespaceSpec {
     fn from(spec: ValidSubnamespace) -> Self {
         let ValidSubnamespace { written, metadata, cascade_until, .. } = spec;
-        Self { quota: written, metadata, cascade_until }
+        let request = |hard: Box<[(Box<str>, Quantity)]>| QuotaRequest {
+            hard: hard.into_vec().into_iter().map(|(name, amount)| (name.into(), amount)).collect(),
+        };
+        Self { quota: written.map(request), metadata, cascade_until }
     }
 }
 
