@@ -236,17 +236,14 @@ impl Target {
         {
             return Ok(found.metadata.uid);
         }
-        let is_of_credential = |found: &Value| found["metadata"]["name"] == object.name.as_str();
-        // Where so many are labeled that it is not among them, it is found by the conflict.
-        let (found, _) = self.list_some(TargetKind::Secret, owner, None).await?;
-        for found in found.iter().filter(|found| is_of_credential(found)) {
-            let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
-            self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &object.name), Some(uid)).await?;
+        // By its name: for a label the API server looks through the Secrets of all others.
+        if let Some(uid) = self.uid_of_secret(&object.name).await? {
+            self.delete(permit, TargetKind::Secret, (TARGET_NAMESPACE, &object.name), Some(&uid)).await?;
         }
         let create = || self.write::<Found>(permit, Method::POST, &path, &object.body);
         let mut created = create().await;
         if matches!(&created, Err(kube::Error::Api(status)) if status.code == 409) {
-            // It has lost its label: it is not among those that were found.
+            // It was made meanwhile, by an attempt whose request arrived late.
             self.revoke(permit, credential).await?;
             created = create().await;
         }

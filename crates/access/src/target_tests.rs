@@ -446,7 +446,7 @@ async fn the_secret_of_an_attempt_before_is_deleted_as_it_was_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_secret_of_an_attempt_before_that_lost_its_label_is_deleted_by_its_name() {
+async fn the_secret_of_an_attempt_before_that_arrives_late_is_deleted_by_its_name() {
     let is_there = Mutex::new(true);
     let (target, written) = target(move |method, _| match *method {
         Method::GET => Answer::Object(200, json!({"items": []})),
@@ -460,4 +460,22 @@ async fn the_secret_of_an_attempt_before_that_lost_its_label_is_deleted_by_its_n
     let posted = || (Method::POST, SECRETS.to_owned(), Value::Null);
     let deleted = (Method::DELETE, format!("{SECRETS}/coppice-1-2-2"), Value::Null);
     assert_eq!(requests(&written), [posted(), deleted, posted()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_secret_of_an_attempt_before_is_found_by_its_name_and_not_among_those_of_all_others() {
+    let mut unlabeled = object("coppice-1-2-2", "1-2");
+    unlabeled["metadata"]["labels"] = json!({});
+    let (clients, sent) = scripted(move |method, _, _| match *method {
+        Method::GET => Answer::Object(200, json!({"items": [unlabeled]})),
+        _ => Answer::Object(200, json!({"metadata": {"uid": "new"}})),
+    });
+    let (target, _) = target(|_, _| Answer::Refused(500));
+    let target = Target { clients, ..target };
+    assert_eq!(target.bind(&permit(), OWNER, "1-2-2").await.unwrap(), "new");
+    let sent = sent.lock().unwrap();
+    let asked: Vec<(&Method, &str)> = sent.iter().map(|sent| (&sent.method, sent.query.as_str())).collect();
+    let by_name = "fieldSelector=metadata.name%3Dcoppice-1-2-2&limit=100";
+    assert_eq!(asked, [(&Method::GET, by_name), (&Method::DELETE, ""), (&Method::POST, "")]);
+    assert_eq!(sent[1].body["preconditions"]["uid"], "uid of coppice-1-2-2");
 }
