@@ -169,7 +169,7 @@ impl Work<'_> {
                         "the configuration beside the Shoot {} was not deleted: {why}",
                         observed.name
                     );
-                    let failure = Failure::waiting(Reason::ClusterRefused, message);
+                    let failure = self.refused(site, message);
                     self.save(&managed::failed(observed, &failure, controller.now())).await
                 }
                 error => error.into(),
@@ -182,6 +182,15 @@ impl Work<'_> {
             }
             Err(error) => error.into(),
         }
+    }
+
+    /// That a write was refused. Where its garden has too many requests nothing is asked of that for a while.
+    fn refused(&self, site: &Site, message: String) -> Failure {
+        let Some(wait) = site.asks_to_wait_after_write() else {
+            return Failure::waiting(Reason::ClusterRefused, message);
+        };
+        throttle(self.controller, self.observed, wait);
+        Failure::transient(Reason::TargetThrottled, message)
     }
 
     /// What came of a write of the object that is made: it as it is then, or that it has to be read again.
@@ -203,13 +212,7 @@ impl Work<'_> {
                 return Applied::Again;
             }
             Err(WriteError::Refused(why)) => {
-                let message = format!("the {object} was not {what}d: {why}");
-                if let Some(wait) = site.asks_to_wait_after_write() {
-                    throttle(self.controller, self.observed, wait);
-                    Failure::transient(Reason::TargetThrottled, message)
-                } else {
-                    Failure::waiting(Reason::ClusterRefused, message)
-                }
+                self.refused(site, format!("the {object} was not {what}d: {why}"))
             }
             // The next attempt begins with a look.
             Err(WriteError::Ambiguous(why)) => {

@@ -22,6 +22,8 @@ use crate::kinds::{CapiClusters, ConfigMaps, Shoots};
 use crate::target;
 use crate::targets::{Place, ReadError};
 
+/// A write that is refused within so long of an answer that there are too many requests is refused for that: the error does not say so.
+const REFUSED_LATELY: Duration = Duration::from_secs(1);
 /// The API group of a `Cluster`, in whatever versions.
 const CAPI_GROUP: &str = "/apis/cluster.x-k8s.io";
 
@@ -136,10 +138,12 @@ impl Site {
         is_throttled.then(|| target::wait_of(&self.clients))
     }
 
-    /// The same after a write that failed: its garden says for how long.
+    /// The same after a write that was refused: its garden says for how long, or that it has too many requests.
     pub(super) fn asks_to_wait_after_write(&self) -> Option<Duration> {
-        let says = self.shape == Shape::Shoot && !self.clients.backpressure.remaining().is_zero();
-        says.then(|| target::wait_of(&self.clients))
+        let backpressure = &self.clients.backpressure;
+        let asks =
+            !backpressure.remaining().is_zero() || backpressure.had_too_many_requests_within(REFUSED_LATELY);
+        (self.shape == Shape::Shoot && asks).then(|| target::wait_of(&self.clients))
     }
 
     /// Looks at the object.

@@ -9,7 +9,7 @@ use coppice_scripted::{Answer, Sent, scripted};
 use http::Method;
 
 use super::*;
-use crate::kinds::ManagedClusters;
+use crate::kinds::{ManagedClusterObject, ManagedClusters};
 use crate::managed_cluster::apply::apply;
 use crate::managed_cluster::observe::{Memory, look};
 use crate::managed_cluster::tests::controller;
@@ -126,21 +126,15 @@ async fn a_configuration_that_others_have_changed_counts_as_changed_while_its_sh
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_configuration_that_may_not_be_deleted_keeps_its_managed_cluster_and_is_said() {
-    let permit = Gate::always(Duration::ZERO).permit().unwrap();
-    let (garden, _) = scripted(|method, _, _| match *method {
-        Method::GET => Answer::Object(
-            200,
-            json!({"metadata": {"name": "c", "uid": "c", "resourceVersion": "3", "labels": {LABEL_MANAGED_CLUSTER: "u"}}}),
-        ),
-        _ => Answer::Refused(403),
-    });
-    let observed = Managed { deleting: true, generation: 2, ..observed() };
+/// A controller on an API server that has it, it, and what that server is asked.
+fn stored(
+    observed: &Managed,
+) -> (Arc<ManagedClusterController>, ManagedClusterObject, Arc<Mutex<Vec<Sent>>>) {
+    let deleted_at = observed.deleting.then_some("2026-01-01T00:00:00Z");
     let managed = json!({
         "metadata": {
-            "name": "shop", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 2,
-            "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["coppice.dev/cleanup"]
+            "name": "shop", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": observed.generation,
+            "deletionTimestamp": deleted_at, "finalizers": ["coppice.dev/cleanup"]
         },
         "spec": observed.spec
     });
@@ -153,8 +147,43 @@ async fn a_configuration_that_may_not_be_deleted_keeps_its_managed_cluster_and_i
         }
         _ => Answer::Object(201, json!({})),
     });
-    let controller = controller(here);
     let managed = read::decoded::<ManagedClusters>(managed.to_string().as_bytes(), &()).unwrap();
+    (controller(here), managed, sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_a_garden_refuses_for_too_many_requests_is_tried_again_and_keeps_others_waiting() {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    // It does not say for how long to wait.
+    for (code, reason, is_throttled) in [(429, "TargetThrottled", true), (403, "ClusterRefused", false)] {
+        let (controller, managed, sent) = stored(&observed());
+        let clients = scripted(move |_, _, _| Answer::Refused(code)).0;
+        let (namespace, project) = ("garden-of-dev".to_owned(), Some("p".to_owned()));
+        let site = Site { clients, namespace, project, shape: Shape::Shoot, place: None };
+        let live = LiveFact::Made(json!({"metadata": {"uid": "s", "resourceVersion": "1"}}));
+        let mut memory = Memory { live, site: Some(site) };
+        let _ = apply(&controller, &permit, &managed, &observed(), &mut memory, ManagedStep::Delete).await;
+        let saved = sent.lock().unwrap().iter().find(|sent| sent.method == Method::PUT).cloned().unwrap();
+        assert_eq!(saved.body["status"]["lastError"]["reason"], reason);
+        let (other, now) = (ClusterKey::new("team", "other"), controller.now());
+        // The budget is that of the provider, which others use.
+        let turn = controller.providers.budgets.take("dev", &other, Urgency::Expiring, 60, now);
+        assert_eq!(matches!(turn, Turn::Throttled { .. }), is_throttled, "{turn:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_may_not_be_deleted_keeps_its_managed_cluster_and_is_said() {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let (garden, _) = scripted(|method, _, _| match *method {
+        Method::GET => Answer::Object(
+            200,
+            json!({"metadata": {"name": "c", "uid": "c", "resourceVersion": "3", "labels": {LABEL_MANAGED_CLUSTER: "u"}}}),
+        ),
+        _ => Answer::Refused(403),
+    });
+    let observed = Managed { deleting: true, generation: 2, ..observed() };
+    let (controller, managed, sent) = stored(&observed);
     let (namespace, project) = ("garden-of-dev".to_owned(), Some("p".to_owned()));
     let site = Site { clients: garden, namespace, project, shape: Shape::Shoot, place: None };
     let mut memory = Memory { live: LiveFact::Absent, site: Some(site) };
