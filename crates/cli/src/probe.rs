@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use coppice_api::condition::{READY, find};
 use coppice_clusters_api::cluster_access::SHORTEST_TTL;
+use coppice_clusters_api::managed_cluster::STALLED;
 use coppice_clusters_api::{
-    AccessPhase, ClusterAccessSpec, ClusterAccessStatus, ClusterSource, Issuer, Output, OutputFormat, Rights,
-    RoleRights, Rule,
+    AccessPhase, ClusterAccessSpec, ClusterAccessStatus, ClusterSource, ClusterState, Issuer,
+    ManagedClusterSpec, ManagedClusterStatus, Output, OutputFormat, Rights, RoleRights, Rule,
 };
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -26,6 +27,8 @@ pub(crate) const ASKED_FOR: &str = "coppice-probe";
 
 /// A `ClusterAccess`.
 pub(crate) type Access = Object<ClusterAccessSpec, ClusterAccessStatus>;
+/// A `ManagedCluster`.
+pub(crate) type Cluster = Object<ManagedClusterSpec, ManagedClusterStatus>;
 
 /// The least that can be used: one `ConfigMap` in one namespace, for the shortest time.
 pub(crate) fn spec(
@@ -72,10 +75,10 @@ pub(crate) fn leftover(annotations: Option<&BTreeMap<String, String>>, now: Time
     until.filter(|until| now < *until).map_or(Leftover::Delete, Leftover::Running)
 }
 
-/// How far a `ClusterAccess` is.
+/// How far a `ClusterAccess` or a `ManagedCluster` is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The Secret holds the credential of this id, and nothing is left to do.
+    /// The Secret holds the credential of this id, and nothing is left to do; of a cluster: what was made is as the spec says.
     Done(String),
     /// It waits, or is tried again: why, as far as it says.
     Waits(String),
@@ -113,12 +116,46 @@ pub(crate) fn why(status: &ClusterAccessStatus) -> String {
     ready.map_or_else(|| phase.as_str().to_owned(), |ready| format!("{}: {}", ready.reason, ready.message))
 }
 
-/// What a probe does, in this order.
+/// How far a new cluster is. One that somebody has to do something about is none that a probe waits for.
+pub(crate) fn cluster_progress(cluster: &Cluster) -> Progress {
+    let status = &cluster.status;
+    if let Some(error) = &cluster.status_error {
+        return Progress::Refused(format!("{error}; use the command line of the same version"));
+    }
+    let is_ready =
+        status.state == Some(ClusterState::Ready) && status.observed_generation == cluster.meta.generation;
+    match &status.cluster {
+        Some(made) if is_ready => Progress::Done(format!("{} {}/{}", made.kind, made.namespace, made.name)),
+        _ if find(&status.conditions, STALLED).is_some_and(|stalled| stalled.status == "True") => {
+            Progress::Refused(cluster_why(status))
+        }
+        _ => Progress::Waits(cluster_why(status)),
+    }
+}
+
+/// Why a cluster is not ready or not gone, as it says.
+pub(crate) fn cluster_why(status: &ManagedClusterStatus) -> String {
+    if let Some(error) = &status.last_error {
+        return format!("{}: {}", error.reason, error.message);
+    }
+    let Some(state) = status.state else {
+        return "coppice-access has not looked at it: does it run with --managed-clusters enabled, and lead?"
+            .to_owned();
+    };
+    let ready = find(&status.conditions, READY).filter(|ready| ready.status != "True");
+    ready.map_or_else(|| state.as_str().to_owned(), |ready| format!("{}: {}", ready.reason, ready.message))
+}
+
+/// What a probe does, in this order; what is about a new cluster only where one is made for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
     /// What earlier probes left is deleted.
     Sweep,
+    /// The `ManagedCluster` is created.
+    Make,
+    /// Its cluster is as its spec says.
+    Ready,
     /// The `ClusterAccess` is created.
     Create,
     /// The credential is issued and written.
@@ -133,6 +170,8 @@ pub(crate) enum Step {
     Delete,
     /// The last credential is not valid any more.
     Revoked,
+    /// `ManagedCluster` and cluster are deleted.
+    Remove,
 }
 
 impl Step {
@@ -140,6 +179,8 @@ impl Step {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Sweep => "sweep",
+            Self::Make => "make",
+            Self::Ready => "ready",
             Self::Create => "create",
             Self::Issue => "issue",
             Self::Use => "use",
@@ -147,6 +188,7 @@ impl Step {
             Self::Replaced => "replaced",
             Self::Delete => "delete",
             Self::Revoked => "revoked",
+            Self::Remove => "remove",
         }
     }
 
@@ -154,6 +196,8 @@ impl Step {
     pub(crate) const fn doing(self) -> &'static str {
         match self {
             Self::Sweep => "deleting what earlier probes left",
+            Self::Make => "creating the ManagedCluster",
+            Self::Ready => "waiting for the cluster",
             Self::Create => "creating the ClusterAccess",
             Self::Issue => "waiting for the credential",
             Self::Use => "using the credential",
@@ -161,6 +205,7 @@ impl Step {
             Self::Replaced => "waiting until the credential before is not valid",
             Self::Delete => "waiting until ClusterAccess and Secret are gone",
             Self::Revoked => "waiting until the credential is not valid",
+            Self::Remove => "waiting until ManagedCluster and cluster are gone",
         }
     }
 
@@ -170,6 +215,16 @@ impl Step {
             Self::Sweep => {
                 "look at the connection and the rights of the account that probes; what an earlier probe left stays while its target does not \
                  answer, until spec.forgetAfter is over: look at its status and its Events"
+            }
+            Self::Make => {
+                "look at the rights of the account that probes: to create ManagedClusters, and what its author has to be permitted besides, as \
+                 docs/kinds/managedcluster.md says; of a Shoot at managedClusters of its ClusterProvider"
+            }
+            Self::Ready => {
+                "look at the Cluster or Shoot of that name, at the log of coppice-access, and at the runbook of CoppiceManagedClustersFailed"
+            }
+            Self::Remove => {
+                "what is left of a cluster is paid for: look at the status of the ManagedCluster, and in the account of the cloud"
             }
             Self::Delete => {
                 "while its target does not answer a ClusterAccess stays until spec.forgetAfter is over: look at its status and its Events"
@@ -215,9 +270,12 @@ pub(crate) struct ProbeReport {
     /// Whether all steps were done, each as it has to be.
     pub(crate) ok: bool,
     pub(crate) steps: Vec<StepResult>,
-    /// What became of the `ClusterAccess` after a step had failed.
+    /// What became of what was created after a step had failed, or the probe was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cleanup: Option<String>,
+    /// The step after which all is done.
+    #[serde(skip)]
+    pub(crate) last: Option<Step>,
 }
 
 impl ProbeReport {
@@ -229,7 +287,7 @@ impl ProbeReport {
         };
         let advice = (!ok).then(|| step.advice());
         self.steps.push(StepResult { step, ok, seconds, message, advice });
-        self.ok = self.steps.iter().all(|step| step.ok) && step == Step::Revoked;
+        self.ok = self.steps.iter().all(|step| step.ok) && self.last == Some(step);
     }
 }
 
@@ -274,6 +332,38 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_is_ready_for_its_generation_and_is_not_waited_for_where_somebody_has_to_do_something() {
+        let cluster = |status: &Value| {
+            let spec = json!({"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"});
+            let object =
+                json!({"metadata": {"name": "probe", "generation": 2}, "spec": spec, "status": status});
+            cluster_progress(&Cluster::from_json(object).unwrap())
+        };
+        let made = json!({"kind": "Cluster", "namespace": "team", "name": "probe", "uid": "c"});
+        let ready =
+            |generation: i64| json!({"state": "Ready", "observedGeneration": generation, "cluster": made});
+        assert_eq!(cluster(&ready(2)), Progress::Done("Cluster team/probe".to_owned()));
+        assert_eq!(cluster(&ready(1)), Progress::Waits("Ready".to_owned()));
+        let failed = |stalled: &str| {
+            json!({
+                "state": "Failed",
+                "lastError": {"reason": "ClusterRefused", "class": "Transient", "message": "no quota", "generation": 2,
+                    "attempts": 1, "at": "2026-03-01T12:00:00Z"},
+                "conditions": [{"type": "Stalled", "status": stalled, "reason": "ClusterRefused", "message": "no quota",
+                    "lastTransitionTime": "2026-03-01T12:00:00Z"}]
+            })
+        };
+        let why = || "ClusterRefused: no quota".to_owned();
+        assert_eq!(cluster(&failed("False")), Progress::Waits(why()));
+        assert_eq!(cluster(&failed("True")), Progress::Refused(why()));
+        let untouched = cluster(&json!({}));
+        assert!(
+            matches!(&untouched, Progress::Waits(why) if why.contains("--managed-clusters")),
+            "{untouched:?}"
+        );
+    }
+
+    #[test]
     fn what_a_probe_that_still_runs_has_is_left_alone() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let of = |until: &str| {
@@ -287,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_probe_has_succeeded_when_its_last_step_has() {
-        let mut report = ProbeReport::default();
+        let mut report = ProbeReport { last: Some(Step::Revoked), ..ProbeReport::default() };
         report.add(Step::Create, 0.1, &Ok("created".to_owned()));
         assert!(!report.ok);
         report.add(Step::Revoked, 0.1, &Ok("not valid".to_owned()));

@@ -10,7 +10,7 @@ use coppice_quantity::Duration;
 use crate::args::positive_duration;
 
 /// Between two reads.
-const PAUSE: Time = Time::from_millis(300);
+pub(crate) const PAUSE: Time = Time::from_millis(300);
 
 /// Whether a command waits.
 #[derive(Debug, Args)]
@@ -30,6 +30,15 @@ pub(crate) struct WaitArgs {
 /// Looks until there is an outcome; none if there was none in time.
 pub(crate) async fn until<T>(
     most: Duration,
+    look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    until_every(PAUSE, most, look).await
+}
+
+/// The same with such a pause between two looks.
+pub(crate) async fn until_every<T>(
+    pause: Time,
+    most: Duration,
     mut look: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     let looking = async {
@@ -37,7 +46,7 @@ pub(crate) async fn until<T>(
             if let Some(outcome) = look().await? {
                 return Ok(outcome);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
     };
     tokio::time::timeout(most.into(), looking).await.map_or(Ok(None), |outcome| outcome.map(Some))

@@ -23,7 +23,7 @@ fn access(uid: &str, until: &str, state: &Value) -> Value {
         "status": state})
 }
 
-fn ready() -> Value {
+fn ready_access() -> Value {
     json!({"phase": "Ready", "observedGeneration": 1, "credential": "new-1", "identity": "someone"})
 }
 
@@ -74,7 +74,7 @@ fn a_step_that_fails_says_why_and_what_to_do_and_leaves_nothing_behind() {
 fn a_table_shows_each_step() {
     let (ran, _) = against(
         "coppice probe --cluster-api shop --no-headers",
-        script(&ready(), vec![(SECRET, 403, status(403, "secrets is forbidden"))]),
+        script(&ready_access(), vec![(SECRET, 403, status(403, "secrets is forbidden"))]),
     );
     let rows: Vec<Vec<&str>> = ran.out.lines().map(|row| row.split("   ").map(str::trim).collect()).collect();
     let starts: Vec<String> = rows.iter().map(|row| row[..row.len().min(2)].join(" ")).collect();
@@ -84,7 +84,7 @@ fn a_table_shows_each_step() {
 
 #[test]
 fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
-    let left = access("old", "2026-03-01T12:29:00Z", &ready());
+    let left = access("old", "2026-03-01T12:29:00Z", &ready_access());
     let script = vec![
         (LIST, 200, list(std::slice::from_ref(&left))),
         (LIST, 200, list(&[])),
@@ -99,10 +99,121 @@ fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
     assert_eq!(deleted.len(), 1, "{deleted:?}");
     assert_eq!(deleted[0]["preconditions"]["uid"], "old");
     assert!(requests[0].1.contains(ALL) && requests[0].1.contains("labelSelector="), "{requests:?}");
-    let running = access("old", "2026-03-01T12:31:00Z", &ready());
+    let running = access("old", "2026-03-01T12:31:00Z", &ready_access());
     let (ran, requests) = against("coppice probe --provider shop", vec![(LIST, 200, list(&[running]))]);
     assert!(ran.code == 3 && ran.out.contains("runs until 2026-03-01T12:31:00Z"), "{}", ran.out);
     assert_eq!(requests.len(), 1, "{requests:?}");
+}
+
+const CLUSTERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/managedclusters";
+const MAKE: &str = "POST /apis/coppice.dev/v1alpha1/namespaces/default/managedclusters";
+const CLUSTER: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/managedclusters/shop";
+const REMOVE: &str = "DELETE /apis/coppice.dev/v1alpha1/namespaces/default/managedclusters/shop";
+
+fn cluster(uid: &str, until: &str, state: &Value) -> Value {
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "shop", "namespace": "default",
+        "uid": uid, "generation": 1, "labels": {"coppice.dev/probe": "true"}, "annotations": {"coppice.dev/probe-until": until}},
+        "spec": {"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"}, "status": state})
+}
+
+/// Runs a probe that makes the cluster of a file with this text.
+fn with_new_cluster(text: &str, script: Script) -> (support::Ran, Vec<support::server::RecordedRequest>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("probe.yaml");
+    std::fs::write(&path, text).unwrap();
+    against(&format!("coppice probe --new-cluster {} -o json", path.display()), script)
+}
+
+const FILE: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedCluster, metadata: {name: shop}, \
+    spec: {provider: {clusterAPI: {class: small}}, version: 1.33.4}}";
+
+#[test]
+fn a_new_cluster_is_made_and_waited_for_and_deleted_also_where_a_step_fails() {
+    let made = json!({"kind": "Cluster", "namespace": "default", "name": "shop", "uid": "c"});
+    let ready = json!({"state": "Ready", "observedGeneration": 1, "cluster": made});
+    let stalled = json!({"state": "Failed", "conditions": [{"type": "Stalled", "status": "True", "reason": "ClusterRefused",
+        "message": "", "lastTransitionTime": "2026-03-01T12:00:00Z"}]});
+    for (state, expected) in [
+        (&ready, vec![("sweep", true), ("make", true), ("ready", true), ("create", false)]),
+        (&stalled, vec![("sweep", true), ("make", true), ("ready", false)]),
+    ] {
+        let left = cluster("old", "2026-03-01T12:29:00Z", &ready);
+        let new = cluster("new", "2026-03-01T15:35:00Z", state);
+        let script = vec![
+            (LIST, 200, list(&[])),
+            (CLUSTERS, 200, list(std::slice::from_ref(&left))),
+            (CLUSTERS, 200, list(&[])),
+            (REMOVE, 200, left),
+            (MAKE, 201, new.clone()),
+            (CLUSTER, 200, new),
+            (CREATE, 403, status(403, "clusteraccesses.coppice.dev is forbidden")),
+        ];
+        let (ran, requests) = with_new_cluster(FILE, script);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        let steps = report["steps"].as_array().unwrap().iter();
+        let steps: Vec<(&str, bool)> =
+            steps.map(|one| (one["step"].as_str().unwrap(), one["ok"].as_bool().unwrap())).collect();
+        assert_eq!((ran.code, steps), (3, expected), "{report:#}");
+        assert_eq!(report["steps"][0]["message"], "deleted shop");
+        let cleanup = report["cleanup"].as_str().unwrap();
+        assert!(cleanup.starts_with("ManagedCluster default/shop is being deleted"), "{cleanup}");
+        let (_, _, created) = requests.iter().find(|(method, ..)| method == "POST").unwrap();
+        assert_eq!(created["spec"]["version"], "1.33.4");
+        // An hour for what others left, for the cluster and for its deletion, and five minutes.
+        assert_eq!(created["metadata"]["annotations"]["coppice.dev/probe-until"], "2026-03-01T15:35:00Z");
+        let deleted = requests.iter().filter(|(method, ..)| method == "DELETE");
+        let uids: Vec<&Value> = deleted.map(|(_, _, body)| &body["preconditions"]["uid"]).collect();
+        assert_eq!(uids, [&json!("old"), &json!("new")]);
+    }
+}
+
+#[test]
+fn the_access_of_a_new_cluster_names_it() {
+    let made = json!({"kind": "Cluster", "namespace": "default", "name": "shop", "uid": "c"});
+    let ready = json!({"state": "Ready", "observedGeneration": 1, "cluster": made});
+    let new = cluster("new", "2026-03-01T15:35:00Z", &ready);
+    let script = script(
+        &ready_access(),
+        vec![
+            (CLUSTERS, 200, list(&[])),
+            (MAKE, 201, new.clone()),
+            (CLUSTER, 200, new.clone()),
+            (REMOVE, 200, new),
+            (SECRET, 403, status(403, "secrets is forbidden")),
+        ],
+    );
+    let (ran, requests) = with_new_cluster(FILE, script);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let access =
+        requests.iter().find(|(method, path, _)| method == "POST" && path.contains("/clusteraccesses"));
+    assert_eq!(access.unwrap().2["spec"]["cluster"], json!({"managedCluster": {"name": "shop"}}));
+    let last = report["steps"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["step"], &last["ok"]), (&json!("issue"), &json!(false)), "{report:#}");
+    let deleted: Vec<&str> =
+        requests.iter().filter(|(method, ..)| method == "DELETE").map(|(_, path, _)| path.as_str()).collect();
+    assert!(
+        deleted.len() == 2 && deleted[0].contains("/clusteraccesses/"),
+        "the access goes first: {deleted:?}"
+    );
+}
+
+#[test]
+fn a_file_has_one_managed_cluster_of_this_namespace() {
+    let of = |metadata: &str, spec: &str| {
+        format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: ManagedCluster, metadata: {metadata}, spec: {spec}}}"
+        )
+    };
+    let spec = "{provider: {clusterAPI: {class: small}}, version: 1.33.4}";
+    for (text, says) in [
+        (format!("{FILE}\n---\n{FILE}"), "has 2 objects: write one ManagedCluster"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: shop}}".to_owned(), "write a ManagedCluster"),
+        (of("{name: shop, namespace: other}", spec), "leave metadata.namespace out"),
+        (of("{name: shop}", "{provider: {clusterAPI: {class: small}}, version: v1.33.4}"), "such as 1.33.4"),
+    ] {
+        let (ran, requests) = with_new_cluster(&text, Vec::new());
+        assert!(ran.code == 1 && ran.err.contains(says) && requests.is_empty(), "{says}: {}", ran.err);
+    }
 }
 
 #[test]
@@ -116,7 +227,7 @@ fn a_kubeconfig_that_would_run_a_program_or_send_a_file_is_not_used() {
             "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
              clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}], users: [{{name: a, user: {{{user}}}}}]}}"
         );
-        let edited = script(&ready(), vec![(SECRET, 200, secret(&kubeconfig))]);
+        let edited = script(&ready_access(), vec![(SECRET, 200, secret(&kubeconfig))]);
         let (ran, _) = against("coppice probe --provider shop", edited);
         assert!(ran.code == 3 && ran.out.contains(says), "{}", ran.out);
     }
@@ -128,6 +239,7 @@ fn exactly_one_cluster_is_named_by_names_of_objects() {
         "coppice probe",
         "coppice probe --provider a --cluster-api b",
         "coppice probe --provider a --timeout 0s",
+        "coppice probe --provider a --cluster-timeout 1h",
         "coppice probe --provider a/b",
         "coppice probe --provider a --name A_B",
         "coppice probe --kubeconfig-secret target/",

@@ -12,6 +12,7 @@ use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
 use super::access::{access, is_settled, refused};
+use super::cli::coppice;
 
 type Test = anyhow::Result<()>;
 
@@ -118,7 +119,8 @@ fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         made(&plane).await.map_err(with_log)?;
         changed(&plane).await.map_err(with_log)?;
-        deleted(&plane).await.map_err(with_log)
+        deleted(&plane).await.map_err(with_log)?;
+        probed(&plane).await.map_err(with_log)
     })
 }
 
@@ -225,4 +227,29 @@ async fn deleted(plane: &Plane) -> Test {
     ensure!(message.contains("the ManagedCluster shop is gone"), "{access:#}");
     admin.delete("clacc", "team", "shop", &json!({})).await?;
     plane.gone("clacc").await
+}
+
+/// `coppice probe` has a cluster of its own made, uses it, and deletes it.
+async fn probed(plane: &Plane) -> Test {
+    let file = plane.here.plane.dir().join("probe.json");
+    std::fs::write(&file, managed_cluster().to_string())?;
+    let file = file.to_str().context("the path is no text")?;
+    let args = ["probe", "-n", "team", "--new-cluster", file, "--target-namespace", "team", "-o", "json"];
+    let played = async {
+        plane.until("cluster", "made for the probe", |_| true).await?;
+        plane.until("mcl", "Creating", |o| o["status"]["cluster"].is_object()).await?;
+        plane.reconciled(1).await
+    };
+    let ((code, out, err), ()) = tokio::try_join!(coppice(&plane.here, ADMIN, &args), played)?;
+    ensure!(code == 0, "{code}: {out}{err}");
+    let report: Value = serde_json::from_str(&out)?;
+    let steps = report["steps"].as_array().context("no steps")?;
+    let names: Vec<&str> = steps.iter().filter_map(|one| one["step"].as_str()).collect();
+    let of_access = ["create", "issue", "use", "rotate", "replaced", "delete", "revoked"];
+    ensure!(names == [&["sweep", "make", "ready"][..], &of_access, &["remove"]].concat(), "{report:#}");
+    for kind in ["mcl", "cluster"] {
+        let left = plane.here.get(kind, "team", "shop").await?;
+        ensure!(left.is_none(), "{left:#?}");
+    }
+    Ok(())
 }

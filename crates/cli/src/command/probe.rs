@@ -1,7 +1,11 @@
 //! `coppice probe`: whether access to a cluster works, from the first request to the last revocation.
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
+mod cluster;
+mod own;
 mod requests;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -9,9 +13,11 @@ use coppice_clusters_api::{
     CapiCluster, ClusterSource, GardenerShoot, Issuer, ManagedClusterName, ProviderName, SecretKey,
 };
 use coppice_quantity::Duration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use self::requests::Probe;
+use self::cluster::{NewCluster, Template, template};
+use self::requests::{Probe, own_accesses};
 use crate::args::{ArgumentError, ConnectionArgs, namespace_name, object_name, positive_duration};
 use crate::connect::connect;
 use crate::print::{self, Cell, ERROR, HEADING, OK, Table};
@@ -25,14 +31,19 @@ use crate::{Exit, Io, with_progress};
 /// it replaced, and deletes it; the credentials that were replaced or revoked must not be valid any more. Before that it deletes what
 /// earlier probes left behind, by the label coppice.dev/probe. Meant to run every hour: examples/access/probe.yaml is a CronJob with the
 /// rights that it needs. In the target it asks for one ConfigMap, which need not exist.
+///
+/// With --new-cluster it makes a cluster for all that, as a ManagedCluster, waits until that is ready, and deletes it at the end, also after
+/// a step that failed, and when it is stopped by SIGINT or SIGTERM. A cluster costs money as long as it is there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice probe -n coppice-probe --provider shop-probe      with a ClusterProvider: the probe reads no kubeconfig of an administrator
   coppice probe -n team --kubeconfig-secret target/config   with the kubeconfig in key config of the Secret target
   coppice probe -n team --gardener gardener/shop            a Shoot, by the ClusterProvider gardener
   coppice probe -n team --cluster-api shop -o json
+  coppice probe -n team --new-cluster probe.yaml            makes the ManagedCluster of that file, and deletes it
 
 Steps: sweep, create, issue, use, rotate, replaced (the first credential is not valid any more), delete, revoked (nor is the second).
+With a new cluster make and ready come after sweep, and remove at the end.
 A certificate cannot be revoked: of one that was replaced it is said until when it is valid, and at the end it has no rights.
 
 Exit codes: 0 all steps were done, 1 error, 2 usage, 3 a step failed: which one, why and what to do is printed.")]
@@ -48,7 +59,10 @@ pub(crate) struct ProbeArgs {
     /// Who issues the credential
     #[arg(long, value_enum, default_value_t, ignore_case = true)]
     issuer: IssuerArg,
-    /// How long all of it may take: a minute or more, since an API server takes a token for ten seconds after it was revoked
+    /// How long a new cluster may take until it is ready, and again until it is deleted
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "1h", requires = "new_cluster")]
+    cluster_timeout: Duration,
+    /// How long all else may take: a minute or more, since an API server takes a token for ten seconds after it was revoked
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "5m")]
     timeout: Duration,
     /// How to print
@@ -78,16 +92,21 @@ struct ClusterArgs {
     /// A ManagedCluster that was ready
     #[arg(long, value_name = "CLUSTER", value_parser = object_name)]
     managed_cluster: Option<String>,
+    /// A file with a ManagedCluster (- for standard input): it is made, and deleted at the end
+    #[arg(long, value_name = "FILE")]
+    new_cluster: Option<PathBuf>,
 }
 
 impl ClusterArgs {
-    fn source(&self) -> ClusterSource {
+    /// `made`: the name of the one that is made.
+    fn source(&self, made: Option<&str>) -> ClusterSource {
+        let managed = self.managed_cluster.as_deref().or(made);
         ClusterSource {
             kubeconfig_secret: self.kubeconfig_secret.clone(),
             cluster_api: self.cluster_api.clone().map(|name| CapiCluster { name }),
             gardener: self.gardener.clone(),
             provider: self.provider.clone().map(|name| ProviderName { name }),
-            managed_cluster: self.managed_cluster.clone().map(|name| ManagedClusterName { name }),
+            managed_cluster: managed.map(|name| ManagedClusterName { name: name.to_owned() }),
         }
     }
 }
@@ -133,31 +152,44 @@ enum Output {
 
 pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let api = connect(connection, io).await?;
+    let file = args.cluster.new_cluster.as_ref();
+    let wanted = file.map(|file| template(file, &api.namespace, io)).transpose()?;
     let issuer = match args.issuer {
         IssuerArg::TokenRequest => Issuer::TokenRequest,
         IssuerArg::ClientCertificate => Issuer::ClientCertificate,
     };
-    let probe = Probe {
-        client: api.client,
+    let source = args.cluster.source(wanted.as_ref().map(|wanted| wanted.name.as_str()));
+    let (now, until) = (io.now, args.until(io.now, wanted.as_ref()));
+    let place = (&api.client, api.namespace.as_str());
+    let cluster = wanted.map(|wanted| NewCluster::new(place, wanted, args.cluster_timeout, (now, until)));
+    let mut probe = Probe {
+        own: own_accesses(&api.client, &api.namespace),
+        client: api.client.clone(),
         connection,
-        namespace: api.namespace,
+        namespace: api.namespace.clone(),
         name: args.name.clone(),
-        spec: spec(args.cluster.source(), issuer, &args.target_namespace, &args.name),
+        spec: spec(source, issuer, &args.target_namespace, &args.name),
         target_namespace: args.target_namespace.clone(),
         timeout: args.timeout,
         deadline: Instant::now() + std::time::Duration::from(args.timeout),
-        now: io.now,
+        now,
+        until,
     };
     let mut report = ProbeReport {
         namespace: probe.namespace.clone(),
         name: probe.name.clone(),
+        last: Some(if cluster.is_some() { Step::Remove } else { Step::Revoked }),
         ..ProbeReport::default()
     };
-    let mut created = None;
-    steps(&probe, &mut report, &mut created, io).await?;
-    if let Some(uid) = created.filter(|_| !report.ok) {
-        report.cleanup = Some(probe.give_up(&uid).await);
+    let mut created = Created::default();
+    let done = tokio::select! {
+        done = steps(&mut probe, cluster.as_ref(), &mut report, &mut created, io) => Some(done),
+        () = stopped(cluster.is_some()) => None,
+    };
+    if !report.ok {
+        report.cleanup = clean_up(&probe, cluster.as_ref(), &created, done.is_none()).await;
     }
+    done.transpose()?;
     match args.output {
         Output::Json => print::json(io.out, &report)?,
         Output::Table => write(&report, !args.no_headers, io)?,
@@ -165,32 +197,135 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
     Ok(if report.ok { Exit::Ok } else { Exit::Attention })
 }
 
-/// Does one step after another, until one fails. `created`: the uid of what was created.
+impl ProbeArgs {
+    /// Until when a probe that begins now runs at most: what it has created is left to it until then.
+    fn until(&self, now: Timestamp, wanted: Option<&Template>) -> Timestamp {
+        // What others left is deleted, it is made, and it is deleted.
+        let of_cluster = wanted.map_or(0, |_| self.cluster_timeout.as_secs_i64().saturating_mul(3));
+        let seconds = self.timeout.as_secs_i64().saturating_add(of_cluster);
+        now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// The uids of what a probe has created.
+#[derive(Default)]
+struct Created {
+    cluster: Option<String>,
+    access: Option<String>,
+}
+
+/// Deletes what a probe has created that failed or was stopped, without waiting; what came of it, none if there is nothing.
+async fn clean_up(
+    probe: &Probe<'_>,
+    cluster: Option<&NewCluster>,
+    created: &Created,
+    is_stopped: bool,
+) -> Option<String> {
+    let mut said = Vec::new();
+    said.extend(is_stopped.then(|| "it was stopped".to_owned()));
+    if let Some(uid) = &created.access {
+        said.push(probe.give_up(uid).await);
+    }
+    if let (Some(cluster), Some(uid)) = (cluster, &created.cluster) {
+        said.push(cluster.give_up(uid).await);
+    }
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Until somebody stops a probe that makes a cluster: by SIGINT, or by SIGTERM, as a Job does that has taken too long. Others are stopped as
+/// any command is: what they leave costs nothing, and the next one deletes it.
+async fn stopped(is_caught: bool) {
+    if !is_caught {
+        return std::future::pending().await;
+    }
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = interrupted => {}
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    match signal(SignalKind::terminate()) {
+        Ok(mut signals) => {
+            signals.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}
+
+/// Does one step after another, until one fails.
 async fn steps(
+    probe: &mut Probe<'_>,
+    cluster: Option<&NewCluster>,
+    report: &mut ProbeReport,
+    created: &mut Created,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    if step(Step::Sweep, report, io, sweep(probe, cluster)).await?.is_none() {
+        return Ok(());
+    }
+    let Some(cluster) = cluster else {
+        return access_steps(probe, report, &mut created.access, io).await.map(drop);
+    };
+    created.cluster = step(Step::Make, report, io, cluster.make()).await?;
+    let Some(uid) = created.cluster.as_deref() else { return Ok(()) };
+    if step(Step::Ready, report, io, cluster.ready(uid)).await?.is_none() {
+        return Ok(());
+    }
+    probe.begin();
+    if access_steps(probe, report, &mut created.access, io).await?.is_some() {
+        step(Step::Remove, report, io, cluster.removed(uid)).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what probes left that have ended: accesses first, whose credentials are revoked in the clusters.
+async fn sweep(probe: &Probe<'_>, cluster: Option<&NewCluster>) -> Result<((), String)> {
+    let mut left = probe.sweep().await?;
+    if let Some(cluster) = cluster {
+        left.extend(cluster.sweep().await?);
+    }
+    let said =
+        if left.is_empty() { "nothing was left".to_owned() } else { format!("deleted {}", left.join(", ")) };
+    Ok(((), said))
+}
+
+/// The steps with the `ClusterAccess`, until one fails: none. `created`: the uid of what was created.
+async fn access_steps(
     probe: &Probe<'_>,
     report: &mut ProbeReport,
     created: &mut Option<String>,
     io: &mut Io<'_>,
-) -> Result<()> {
-    if step(Step::Sweep, report, io, probe.sweep()).await?.is_none() {
-        return Ok(());
-    }
+) -> Result<Option<()>> {
     *created = step(Step::Create, report, io, probe.create()).await?;
-    let Some(uid) = created.as_deref() else { return Ok(()) };
-    let Some(first) = step(Step::Issue, report, io, probe.issued(None)).await? else { return Ok(()) };
+    let Some(uid) = created.as_deref() else { return Ok(None) };
+    let Some(first) = step(Step::Issue, report, io, probe.issued(None)).await? else { return Ok(None) };
     if step(Step::Use, report, io, probe.used(&first)).await?.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let Some(second) = step(Step::Rotate, report, io, probe.rotated(&first, uid)).await? else {
-        return Ok(());
+        return Ok(None);
     };
     if step(Step::Replaced, report, io, probe.replaced(&first, &second)).await?.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     if step(Step::Delete, report, io, probe.deleted(uid)).await?.is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    step(Step::Revoked, report, io, probe.revoked(&second)).await.map(drop)
+    step(Step::Revoked, report, io, probe.revoked(&second)).await
 }
 
 /// Does a step and reports it: what came of it, or none if it failed.

@@ -1,7 +1,5 @@
 //! What a probe asks of both clusters. Each function is a step: what came of it, and what was seen; or why it failed.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, anyhow, bail};
 use coppice_clusters_api::names::ANNOTATION_CREDENTIAL;
 use coppice_clusters_api::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
@@ -9,18 +7,14 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{Api, ApiResource, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::own::OwnObjects;
 use crate::args::ConnectionArgs;
 use crate::connect::{by_kubeconfig, code, failed};
-use crate::live;
-use crate::probe::{
-    ANNOTATION_UNTIL, ASKED_FOR, Access, LABEL, LABEL_VALUE, Leftover, Progress, leftover, progress, why,
-};
+use crate::probe::{ASKED_FOR, Access, Progress, progress, why};
 use crate::wait;
 use crate::write::FIELD_MANAGER;
 
@@ -32,14 +26,22 @@ pub(super) struct Probe<'a> {
     pub(super) client: Client,
     pub(super) connection: &'a ConnectionArgs,
     pub(super) namespace: String,
+    /// The `ClusterAccess`es of probes.
+    pub(super) own: OwnObjects,
     /// Of the `ClusterAccess` and of its Secret.
     pub(super) name: String,
     pub(super) spec: ClusterAccessSpec,
     pub(super) target_namespace: String,
     pub(super) timeout: Duration,
     pub(super) deadline: Instant,
-    /// When it began.
+    /// When it began, and until when it runs at most.
     pub(super) now: Timestamp,
+    pub(super) until: Timestamp,
+}
+
+/// The `ClusterAccess`es that probes create in a namespace.
+pub(super) fn own_accesses(client: &Client, namespace: &str) -> OwnObjects {
+    OwnObjects::new(client, namespace, ApiResource::erase::<ClusterAccess>(&()), wait::PAUSE)
 }
 
 /// A credential that the Secret held.
@@ -50,55 +52,20 @@ pub(super) struct Issued {
 }
 
 impl Probe<'_> {
-    /// Deletes what probes left that have ended.
-    pub(super) async fn sweep(&self) -> Result<((), String)> {
-        let mut left = BTreeMap::new();
-        for found in self.probes().await? {
-            let name = found.metadata.name.unwrap_or_default();
-            match leftover(found.metadata.annotations.as_ref(), self.now) {
-                Leftover::Running(until) if name == self.name => bail!(
-                    "another probe of the name {name} runs until {until}: wait for it, or give this one another --name"
-                ),
-                Leftover::Running(_) => {}
-                Leftover::Delete => {
-                    let uid = found.metadata.uid.unwrap_or_default();
-                    self.delete(&name, &uid).await?;
-                    left.insert(uid, name);
-                }
-            }
-        }
-        if left.is_empty() {
-            return Ok(((), "nothing was left".to_owned()));
-        }
-        let names = left.values().cloned().collect::<Vec<_>>().join(", ");
-        let gone = wait::until(self.left(), async || {
-            let found = self.probes().await?;
-            let is_left =
-                |one: &DynamicObject| one.metadata.uid.as_ref().is_some_and(|uid| left.contains_key(uid));
-            Ok((!found.iter().any(is_left)).then_some(()))
-        });
-        if gone.await?.is_none() {
-            bail!("what earlier probes left is still there after {}: {names}", self.timeout);
-        }
-        Ok(((), format!("deleted {names}")))
+    /// Deletes what probes left that have ended; what it was.
+    pub(super) async fn sweep(&self) -> Result<Vec<String>> {
+        self.own.sweep(&self.name, self.now, self.left()).await
     }
 
     /// Creates the `ClusterAccess`; its uid.
     pub(super) async fn create(&self) -> Result<(String, String)> {
-        let end = jiff::SignedDuration::from_secs(self.timeout.as_secs_i64());
-        let until = self.now.checked_add(end).unwrap_or(Timestamp::MAX);
-        let mut access = DynamicObject::new(&self.name, &resource())
-            .within(&self.namespace)
-            .data(json!({ "spec": self.spec }));
-        access.metadata.labels = Some(BTreeMap::from([(LABEL.to_owned(), LABEL_VALUE.to_owned())]));
-        access.metadata.annotations =
-            Some(BTreeMap::from([(ANNOTATION_UNTIL.to_owned(), until.to_string())]));
-        let params = PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        let created = self.accesses().create(&params, &access).await.map_err(|error| match code(&error) {
-            Some(409) => anyhow!("there is {self}, which no probe has left: give this one another --name"),
-            _ => failed(&format!("{self} cannot be created"), &error),
-        })?;
-        Ok((created.metadata.uid.context("it has no uid")?, self.to_string()))
+        let uid = self.own.create(&self.name, json!({ "spec": self.spec }), self.until).await?;
+        Ok((uid, self.to_string()))
+    }
+
+    /// What is left of its time counts from now on: the cluster that was made for it has taken a time of its own.
+    pub(super) fn begin(&mut self) {
+        self.deadline = Instant::now() + std::time::Duration::from(self.timeout);
     }
 
     /// Waits for a credential, and takes it from the Secret.
@@ -151,7 +118,7 @@ impl Probe<'_> {
         let rotate = format!("probe-{}", self.now.as_second());
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "metadata": { "uid": uid }, "spec": { "rotate": rotate } }));
-        let patched = self.accesses().patch(&self.name, &params, &patch).await;
+        let patched = self.own.api.patch(&self.name, &params, &patch).await;
         patched.map_err(|error| failed(&format!("{self} cannot be changed"), &error))?;
         let (second, said) = self.issued(Some(&rotate)).await?;
         if second.credential == first.credential {
@@ -174,7 +141,7 @@ impl Probe<'_> {
 
     /// Deletes the `ClusterAccess`, and waits until it and the Secret are gone.
     pub(super) async fn deleted(&self, uid: &str) -> Result<((), String)> {
-        self.delete(&self.name, uid).await?;
+        self.own.delete(&self.name, uid).await?;
         let mut last = String::new();
         let gone = wait::until(self.left(), async || {
             if let Some(access) = self.read().await? {
@@ -200,10 +167,7 @@ impl Probe<'_> {
 
     /// Deletes the `ClusterAccess` of a probe that failed, without waiting; what came of it.
     pub(super) async fn give_up(&self, uid: &str) -> String {
-        match self.delete(&self.name, uid).await {
-            Ok(()) => format!("{self} is being deleted; the next probe deletes what is left"),
-            Err(error) => format!("{error:#}; the next probe deletes it"),
-        }
+        self.own.give_up(&self.name, uid).await
     }
 
     async fn permitted(&self, issued: &Issued) -> Result<()> {
@@ -248,48 +212,19 @@ impl Probe<'_> {
         Duration::from_secs(left.as_secs().max(1))
     }
 
-    fn accesses(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource())
-    }
-
     fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Those of all probes in the namespace.
-    async fn probes(&self) -> Result<Vec<DynamicObject>> {
-        let found = live::list(&self.accesses(), Some(&format!("{LABEL}={LABEL_VALUE}"))).await;
-        found.map_err(|error| {
-            failed(&format!("the ClusterAccesses of namespace {} cannot be listed", self.namespace), &error)
-        })
-    }
-
     async fn read(&self) -> Result<Option<Access>> {
-        let found = self.accesses().get_opt(&self.name).await;
+        let found = self.own.api.get_opt(&self.name).await;
         let found = found.map_err(|error| failed(&format!("{self} cannot be read"), &error))?;
         found.map(|object| Ok(Access::from_json(serde_json::to_value(object)?)?)).transpose()
-    }
-
-    /// Asks for a deletion of exactly that one, if it is still there.
-    async fn delete(&self, name: &str, uid: &str) -> Result<()> {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.accesses().delete(name, &params).await {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
-            Err(error) => {
-                Err(failed(&format!("ClusterAccess {}/{name} cannot be deleted", self.namespace), &error))
-            }
-        }
     }
 }
 
 impl std::fmt::Display for Probe<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ClusterAccess {}/{}", self.namespace, self.name)
+        f.write_str(&self.own.named(&self.name))
     }
-}
-
-fn resource() -> ApiResource {
-    ApiResource::erase::<ClusterAccess>(&())
 }
