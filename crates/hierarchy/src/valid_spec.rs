@@ -60,12 +60,15 @@ impl From<NamespaceTreeSpec> for ValidTree {
     }
 }
 
+/// The amounts of a spec by the names that were written.
+type Written = Box<[(Box<str>, Quantity)]>;
+
 /// The spec of a `Subnamespace`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "SubnamespaceSpec", into = "SubnamespaceSpec")]
 pub struct ValidSubnamespace {
     /// As it was written: it is copied where the namespace moves. A map would take more in the caches than all else of it.
-    written: Option<Box<[(Box<str>, Quantity)]>>,
+    written: Option<Written>,
     asked: Result<Resources, ResourcesError>,
     /// The labels and annotations that are asked for.
     pub metadata: NamespaceMetadata,

@@ -383,7 +383,7 @@ impl<K: Kind> Store<K> {
             inner.index.replaced(inner.namespaces.values().flatten(), std::iter::empty());
             let (context, index) = (inner.context.clone(), inner.index.clone());
             let (stale_after, changes) = (inner.stale_after, inner.changes);
-            *inner = Inner { context, index, stale_after, changes, ..Inner::default() };
+            *inner = Inner { context, stale_after, changes, index, ..Inner::default() };
         });
     }
 
