@@ -305,9 +305,9 @@ impl TreePlan {
         let (reason, mut message) = state.err().unwrap_or_else(in_force);
         let before = condition::find(&self.status.conditions, READY);
         if let Some(before) = before.filter(|before| before.reason == reason.as_str()) {
-            // What is used changes all the time: the numbers are those of when it was refused.
+            // What is used changes all the time: the numbers are those of when it was refused, as long as that is for the same resource.
             let same = before.observed_generation == Some(tree.generation);
-            if same && reason == Reason::QuotaRefused {
+            if same && reason == Reason::QuotaRefused && resource(&before.message) == resource(&message) {
                 message.clone_from(&before.message);
             }
         } else if NEED_SOMEBODY.contains(&reason) {
@@ -376,6 +376,11 @@ fn left_inside(observation: &Observation) -> String {
         "the tree is being detached, and the API server lets nobody change the {children} Subnamespaces that are left in namespace {name} \
          without it: create it again (kubectl create namespace {name})"
     )
+}
+
+/// The resource that a refusal is about, which its message begins with.
+fn resource(message: &str) -> Option<&str> {
+    Some(message.split_once(": ")?.0)
 }
 
 /// Whether a quota says that it is one of this tree.

@@ -50,6 +50,11 @@ fn quota(pods: &str) -> Arc<TreeQuota> {
 
 /// A tree of 10 pods, whose metadata is this besides.
 fn tree(metadata: &Value, status: &Value) -> Arc<coppice_kinds::Tree> {
+    tree_of(&json!({"pods": "10"}), metadata, status)
+}
+
+/// The same with this quota.
+fn tree_of(hard: &Value, metadata: &Value, status: &Value) -> Arc<coppice_kinds::Tree> {
     let mut all = json!({
         "name": "shop", "uid": "t", "resourceVersion": "1", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
         "finalizers": ["coppice.dev/cleanup"]
@@ -57,7 +62,7 @@ fn tree(metadata: &Value, status: &Value) -> Arc<coppice_kinds::Tree> {
     for (key, value) in metadata.as_object().into_iter().flatten() {
         all[key] = value.clone();
     }
-    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "10"}}});
+    let spec = json!({"root": "shop", "quota": {"hard": hard}});
     read::<NamespaceTrees>(json!({"metadata": all, "spec": spec, "status": status}))
 }
 
@@ -416,4 +421,30 @@ fn what_is_used_in_the_root_beyond_its_quota_is_said_until_it_is_worked_off() {
     // Where the root is another one nothing is said of it.
     let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(LABELLED) }));
     assert_eq!(within(&plan(&with(&set_up, "12", Observation { root: another, ..ready() }))), None);
+}
+
+#[test]
+fn a_refusal_keeps_its_numbers_for_as_long_as_it_is_for_the_same_resource() {
+    let both = |cpu: &str, pods: &str| -> Resources {
+        serde_json::from_value(json!({"cpu": cpu, "pods": pods})).unwrap()
+    };
+    let with = |status: &Value, used: Resources| {
+        let mut quota = quota("20");
+        let own = Arc::get_mut(&mut quota).unwrap().quota.as_mut().unwrap();
+        own.ledger.allotment = both("8", "20");
+        (own.hard, own.enforced, own.used) = (both("8", "20"), both("8", "20"), used);
+        let tree = tree_of(&json!({"cpu": "4", "pods": "10"}), &json!({}), status);
+        Observation { tree, quota: Some(quota), ..ready() }
+    };
+    let refused = plan(&with(&json!({"rootUid": "uid-of-shop"}), both("1", "12")));
+    let (_, reason, message) = said(&refused);
+    assert_eq!(reason, "QuotaRefused");
+    assert!(message.starts_with("pods: shop uses 12 "), "{message}");
+    let stored = serde_json::to_value(&refused.status).unwrap();
+    let fewer = with(&stored, both("1", "11"));
+    assert!(plan(&fewer).is_steady(&fewer.tree.status), "{:?}", plan(&fewer).status);
+    // The pods are few enough by now, and something else is not.
+    let (_, reason, message) = said(&plan(&with(&stored, both("6", "2"))));
+    assert_eq!(reason, "QuotaRefused");
+    assert!(message.starts_with("cpu: shop uses 6 "), "{message}");
 }
