@@ -45,6 +45,7 @@ fn a_change_that_waits_says_so_at_once_a_look_after_a_minute_and_one_at_what_is_
     let mut changed = waits(&Managed { generation: 2, ..ready.clone() }, 120, 120);
     settle(&mut changed, at_second(120));
     assert_eq!(ready_condition(&changed), ("False".to_owned(), "ProviderCallsSpent".to_owned()));
+    assert_eq!(changed.status.state, Some(ClusterState::Updating), "it is not as its spec says");
     // It is as urgent as before, and nothing counts as written.
     assert_eq!(managed_urgency(&changed), Urgency::Forced);
     assert_eq!(

@@ -153,6 +153,11 @@ pub(super) fn waits_for_turn(
         status.state = None;
         status.waiting_since = None;
     }
+    let is_of_before = status.observed_generation != Some(observed.generation) && !observed.deleting;
+    if is_of_before && status.state == Some(ClusterState::Ready) {
+        // The cluster is as another spec says.
+        status.state = None;
+    }
     status.state = status.state.or(Some(match (status.created, &status.hash) {
         (Some(_), _) => ClusterState::Updating,
         (None, Some(_)) => ClusterState::Creating,
