@@ -20,6 +20,7 @@ pub mod propagation;
 pub mod quota_transfer;
 mod reads;
 pub mod replica;
+mod seen_trees;
 pub mod subnamespace;
 mod writes;
 

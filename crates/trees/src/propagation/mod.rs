@@ -26,18 +26,32 @@ use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
 
 use crate::context::TreeContext;
+use crate::seen_trees::{SeenTrees, TreeChange};
 use apply::PropagationProgress;
 pub(crate) use observe::{Named, SharedAbove};
 
 /// The controller of copies; its keys are names of namespaces.
 pub struct PropagationController {
     context: Arc<TreeContext>,
+    seen_trees: SeenTrees,
 }
+
+/// So many are looked at whenever anything of a tree changes.
+const FEW: usize = 64;
 
 impl PropagationController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context }
+        Self { context, seen_trees: SeenTrees::default() }
+    }
+
+    /// All, when a tree has changed. Where they are many, not for how large it says it is.
+    fn enqueue_of_tree(&self, tree: &str, queue: &Queue<Arc<str>>) {
+        let change = self.seen_trees.change(&self.context.trees, tree);
+        let all = self.all();
+        if change == TreeChange::Changed || all.len() <= FEW {
+            all.into_iter().for_each(|key| queue.add(key));
+        }
     }
 
     /// A namespace and all below it.
@@ -65,7 +79,7 @@ impl Controller for PropagationController {
             }),
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();
-                move |_, _| this.all().into_iter().for_each(|key| queue.add(key))
+                move |_, name| this.enqueue_of_tree(name, &queue)
             }),
             watches.subscribe(&context.shared.namespaces, {
                 let queue = queue.clone();

@@ -17,6 +17,7 @@ mod observe;
 mod plan;
 mod report;
 pub(crate) mod review;
+mod round_robin;
 mod unseen;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use coppice_api::SubnamespacePhase;
 use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_hierarchy::MAX_CHANGES;
 use coppice_kinds::SubnamespaceObject;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
@@ -34,7 +36,9 @@ use tokio::time::Instant;
 
 use crate::context::TreeContext;
 use crate::position::is_detaching;
+use crate::seen_trees::{SeenTrees, TreeChange};
 use apply::SubnamespaceProgress;
+use round_robin::RoundRobin;
 pub(crate) use unseen::UnseenWrites;
 
 /// Writes in a row for one object; then others have their turn.
@@ -43,6 +47,9 @@ const MAX_ROUNDS: usize = 40;
 /// The controller of `Subnamespace`.
 pub struct SubnamespaceController {
     context: Arc<TreeContext>,
+    /// Which of those that wait in a namespace were looked at last.
+    robin: RoundRobin,
+    seen_trees: SeenTrees,
 }
 
 /// Namespace and name of a `Subnamespace`.
@@ -69,7 +76,7 @@ impl fmt::Display for SubnamespaceKey {
 impl SubnamespaceController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context }
+        Self { context, robin: RoundRobin::default(), seen_trees: SeenTrees::default() }
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
@@ -163,18 +170,50 @@ impl SubnamespaceController {
         }
     }
 
-    /// Those in this namespace that wait for something, and those whose allotments its ledger says are being changed: transfers begin
-    /// such changes, too.
+    /// Those in this namespace whose allotments its ledger says are being changed (transfers begin such changes, too), and those that wait
+    /// for something; of very many some, and the next time others.
     fn enqueue_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
         let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
         let changes = |uid: &str| ledger.is_some_and(|ledger| ledger.changes.contains_key(uid));
-        for object in self.context.subnamespaces.list(parent) {
-            if object.status.phase != Some(SubnamespacePhase::Ready) || changes(&object.uid) {
+        let children = self.context.subnamespaces.list(parent);
+        let waiting: Vec<&str> = children
+            .iter()
+            .filter(|object| is_waiting(object) && !changes(&object.uid))
+            .map(|object| &*object.name)
+            .collect();
+        let room = MAX_CHANGES.saturating_sub(ledger.map_or(0, |ledger| ledger.changes.len()));
+        let chosen = self.robin.next(parent, &waiting, room);
+        for object in &children {
+            if changes(&object.uid) || chosen.contains(&*object.name) {
                 queue.add(SubnamespaceKey::new(parent, &object.name));
             }
         }
     }
+
+    /// Those that wait for something, wherever they are, when a tree has changed. Of many only those that may have waited for that: a tree
+    /// that grows says every second how large it is.
+    fn enqueue_waiting_for_tree(&self, tree: &str, queue: &Queue<SubnamespaceKey>) {
+        let change = self.seen_trees.change(&self.context.trees, tree);
+        let mut waiting = Vec::new();
+        self.context.subnamespaces.for_each(|object| {
+            if is_waiting(object) {
+                let is_refused = object.status.phase == Some(SubnamespacePhase::Refused);
+                waiting.push((SubnamespaceKey::new(&object.namespace, &object.name), is_refused));
+            }
+        });
+        let all = change == TreeChange::Changed || waiting.len() <= MAX_CHANGES;
+        for (key, is_refused) in waiting {
+            if all || is_refused && change == TreeChange::Smaller {
+                queue.add(key);
+            }
+        }
+    }
+}
+
+/// Whether it does not have what it asks for.
+fn is_waiting(object: &SubnamespaceObject) -> bool {
+    object.status.phase != Some(SubnamespacePhase::Ready)
 }
 
 /// Whether all below it may have to be deleted, too.
@@ -202,11 +241,7 @@ impl Controller for SubnamespaceController {
                     this.context.read_annotations();
                     this.enqueue_outdated_of(name, &queue);
                     this.enqueue_detaching(&queue);
-                    this.context.subnamespaces.for_each(|object| {
-                        if object.status.phase != Some(SubnamespacePhase::Ready) {
-                            queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
-                        }
-                    });
+                    this.enqueue_waiting_for_tree(name, &queue);
                 }
             }),
             watches.subscribe(&context.shared.namespaces, {
