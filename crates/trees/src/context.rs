@@ -10,7 +10,6 @@ use coppice_hierarchy::bottom_up;
 use coppice_kinds::{NamespaceTrees, QuotaTransfers, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
-use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
 use crate::copies::CopyStores;
 use crate::index::SubnamespaceIndex;
@@ -19,6 +18,7 @@ use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above, is_detaching};
 use crate::propagation::{Named, SharedAbove};
 use crate::subnamespace::UnseenWrites;
+use crate::turns::Turns;
 
 /// No path has more names: a tree is at most 50 deep.
 pub(crate) const MAX_PATH: usize = 64;
@@ -52,8 +52,8 @@ pub struct TreeContext {
     pub(crate) metrics: TreeMetrics,
     /// What was written of Subnamespaces and is not in their cache yet.
     pub(crate) unseen: UnseenWrites,
-    /// One lock for each namespace whose quota is being changed.
-    turns: InUse<Box<str>, Lock<()>>,
+    /// Whose turn it is to change the quota of a namespace.
+    pub(crate) turns: Turns,
     /// One read of each namespace and those above it, with the objects of these names, for all right below it that need it.
     reads_above: InUse<(Box<str>, Named), SharedAbove>,
     /// What is known of all Subnamespaces in the cache together.
@@ -78,7 +78,7 @@ impl TreeContext {
             transfers: Store::default(),
             copies: CopyStores::default(),
             unseen: UnseenWrites::default(),
-            turns: InUse::default(),
+            turns: Turns::default(),
             reads_above: InUse::default(),
             index,
             creations: Mutex::default(),
@@ -139,11 +139,6 @@ impl TreeContext {
     /// The same of what else is looked at before a namespace is taken out of its tree.
     pub(crate) fn stale_besides(&self) -> Option<Why> {
         first_stale(&[(self.transfers.freshness(), "quotatransfers")]).or_else(|| self.copies.stale())
-    }
-
-    /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another.
-    pub(crate) async fn turn(&self, namespace: &str) -> OwnedMutexGuard<()> {
-        self.turns.of(namespace.into()).lock_owned().await
     }
 
     /// The read of this namespace and those above it, with their objects of these names.
@@ -361,7 +356,7 @@ pub(crate) fn was_below(namespace: &NamespaceFacts, root: &str) -> bool {
 }
 
 /// One for each key, the same for all who use it at a time.
-struct InUse<K, T>(Mutex<BTreeMap<K, Weak<T>>>);
+pub(crate) struct InUse<K, T>(Mutex<BTreeMap<K, Weak<T>>>);
 
 impl<K, T> Default for InUse<K, T> {
     fn default() -> Self {
@@ -370,7 +365,7 @@ impl<K, T> Default for InUse<K, T> {
 }
 
 impl<K: Ord, T: Default> InUse<K, T> {
-    fn of(&self, key: K) -> Arc<T> {
+    pub(crate) fn of(&self, key: K) -> Arc<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(used) = all.get(&key).and_then(Weak::upgrade) {
             return used;

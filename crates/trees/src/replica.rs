@@ -51,7 +51,7 @@ pub struct Setup {
     pub gate: Gate,
     /// The name by which it signs Events.
     pub identity: String,
-    /// How many objects of a kind are worked on at once. Those that wait for their turn are not counted: of siblings one at a time is.
+    /// Twice as many objects of a kind are worked on at once. Of siblings one is; the others wait for their turn without being worked on.
     pub concurrency: NonZeroUsize,
     /// Decides its random choices.
     pub rng: SeededRng,
@@ -74,7 +74,7 @@ impl Replica {
         let clock = server_clock.clock().clone();
         let events =
             Events::new(&clients, clock.clone(), metrics.clone(), &identity, SeededRng::new(rng.next_u64()));
-        // About half of them wait, if those that are due have few parents.
+        // Most of the time each waits for the API server.
         let concurrency = concurrency.saturating_mul(TWO);
         let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
         let environment = WatchEnvironment {

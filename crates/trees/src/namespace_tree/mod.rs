@@ -147,9 +147,10 @@ impl Controller for NamespaceTreeController {
         }
         let root = observation.tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
         for _ in 0..MAX_ROUNDS {
-            let turn = context.turn(&root).await;
+            let turn = context.turns.turn(&root).await;
             let progress = apply::next(context, &permit, &name).await;
             drop(turn);
+            context.turns.wake(&root);
             match progress {
                 TreeProgress::Again => {}
                 TreeProgress::CheckAt(next) => return at(context, next),

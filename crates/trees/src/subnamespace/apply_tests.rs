@@ -10,6 +10,7 @@ use coppice_runtime::controller::Controller as _;
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::ReconcileResult;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_scripted::{Answer, Sent, Server, scripted};
 use http::Method;
@@ -360,8 +361,8 @@ async fn what_is_marked_for_one_below_protects_it_and_nothing_below_that_goes() 
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_is_being_created_counts_for_the_size_of_its_tree() {
+/// A tree of at most two namespaces, with two Subnamespaces right below its root.
+fn two_siblings() -> Server {
     let server = Server::new();
     server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
     let spec = json!({"root": "shop", "quota": {"hard": {"pods": "20"}}, "maxNamespaces": 2});
@@ -373,6 +374,29 @@ async fn what_is_being_created_counts_for_the_size_of_its_tree() {
             json!({"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {}}),
         );
     }
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_turn_of_a_sibling_holds_no_worker() {
+    let server = two_siblings();
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    let key = SubnamespaceKey::new("shop", "shop-a");
+    let turn = context.turns.turn("shop").await;
+    let run = tokio::time::timeout(Duration::from_secs(1), Arc::clone(&controller).reconcile(key.clone()));
+    assert_eq!(run.await.unwrap(), ReconcileResult::Done);
+    assert!(context.turns.is_waiting(&key));
+    let status = |sent: &Sent| sent.path.ends_with("/shop-a/status");
+    assert!(!server.writes().iter().any(status), "it is not its turn");
+    drop(turn);
+    controller.reconcile(key.clone()).await;
+    assert!(!context.turns.is_waiting(&key));
+    assert!(server.writes().iter().any(status), "it is its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_created_counts_for_the_size_of_its_tree() {
+    let server = two_siblings();
     let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
     let position = context.position("shop").unwrap();
     let [a, b] = ["shop-a", "shop-b"].map(|name| context.subnamespaces.get("shop", name).unwrap());

@@ -176,12 +176,14 @@ impl SubnamespaceController {
         let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
         let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
         let changes = |uid: &str| ledger.is_some_and(|ledger| ledger.changes.contains_key(uid));
-        let children = self.context.subnamespaces.list(parent);
-        let waiting: Vec<&str> = children
-            .iter()
-            .filter(|object| is_waiting(object) && !changes(&object.uid))
-            .map(|object| &*object.name)
-            .collect();
+        let mut children = self.context.subnamespaces.list(parent);
+        // Those that wait for their turn are reconciled again when it comes.
+        children.retain(|object| {
+            let concerned = is_waiting(object) || changes(&object.uid);
+            concerned && !self.context.turns.is_waiting(&SubnamespaceKey::new(parent, &object.name))
+        });
+        let waiting: Vec<&str> =
+            children.iter().filter(|object| !changes(&object.uid)).map(|object| &*object.name).collect();
         let room = MAX_CHANGES.saturating_sub(ledger.map_or(0, |ledger| ledger.changes.len()));
         let chosen = self.robin.next(parent, &waiting, room);
         for object in &children {
@@ -211,6 +213,18 @@ impl SubnamespaceController {
     }
 }
 
+/// The end of a run, however it ends: it may be the turn of the next one right below the same namespace.
+struct EndOfRun<'a> {
+    context: &'a TreeContext,
+    parent: &'a str,
+}
+
+impl Drop for EndOfRun<'_> {
+    fn drop(&mut self) {
+        self.context.turns.wake(self.parent);
+    }
+}
+
 /// Whether it does not have what it asks for.
 fn is_waiting(object: &SubnamespaceObject) -> bool {
     object.status.phase != Some(SubnamespacePhase::Ready)
@@ -227,6 +241,7 @@ impl Controller for SubnamespaceController {
 
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SubnamespaceKey>) -> Vec<Subscription> {
         let context = &self.context;
+        context.turns.set_queue(queue);
         let with = || (Arc::clone(self), queue.clone());
         let copies = context.copies.subscribe(watches, &{
             let (this, queue) = with();
@@ -288,6 +303,8 @@ impl Controller for SubnamespaceController {
 
     async fn reconcile(self: Arc<Self>, key: SubnamespaceKey) -> ReconcileResult {
         let context = &self.context;
+        let _end = EndOfRun { context, parent: &key.parent };
+        let number = context.turns.leave(&key);
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         let Some(observation) = observe::cached(context, &key) else {
             context.unseen.remove_write(&key.parent, &key.name);
@@ -311,14 +328,18 @@ impl Controller for SubnamespaceController {
         }
         apply::add_finalizer(context, &permit, &observation.object, &plan).await;
         // One at a time for each namespace above: two that change its quota at once would only conflict.
-        let (mut known, mut turn) = (None, Some(context.turn(&key.parent).await));
-        // The caches may know more than before it waited.
+        let has_begun = observation.is_being_changed() == Some(true);
+        let Some(turn) = context.turns.take_or_wait(&key, has_begun, number) else {
+            return ReconcileResult::Done;
+        };
+        let (mut known, mut turn) = (None, Some(turn));
+        // The caches may know more than before.
         if let Some(result) = self.steady(&key) {
             return result;
         }
         for _ in 0..MAX_ROUNDS {
             if turn.is_none() {
-                turn = Some(context.turn(&key.parent).await);
+                turn = Some(context.turns.turn(&key.parent).await);
             }
             match apply::next(context, &permit, &key, known.take()).await {
                 SubnamespaceProgress::Again => turn = None,

@@ -308,12 +308,16 @@ impl Observation {
         quota.is_some_and(|quota| quota.ledger.changed_by.as_deref() == Some(uid))
     }
 
+    /// Whether a change of what the namespace has is under way; none if the quota of the namespace above does not say that.
+    pub(super) fn is_being_changed(&self) -> Option<bool> {
+        let parent = self.parent_quota.as_deref().and_then(|quota| quota.quota.as_ref().ok())?;
+        Some(parent.ledger.changes.contains_key(&*self.object.uid))
+    }
+
     /// Whether no change of what the namespace has is under way, and its quota is not in force.
     pub(super) fn waits_for_its_quota(&self) -> bool {
-        let parent = self.parent_quota.as_deref().and_then(|quota| quota.quota.as_ref().ok());
         let own = self.quota.as_deref().and_then(|quota| quota.quota.as_ref().ok());
-        parent.is_some_and(|parent| !parent.ledger.changes.contains_key(&*self.object.uid))
-            && own.is_some_and(|own| !own.enforced.limits_like(&own.hard))
+        self.is_being_changed() == Some(false) && own.is_some_and(|own| !own.enforced.limits_like(&own.hard))
     }
 
     /// Of one that takes over: whether the namespace may still come. Also where the one before is gone: a late write may have given it to
