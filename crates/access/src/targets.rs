@@ -306,11 +306,6 @@ impl Targets {
         Some((Arc::clone(slots).try_acquire_owned().ok()?, of_silent))
     }
 
-    /// Whether one more may work on targets of the namespace that a kubeconfig is in.
-    pub(crate) fn has_share(&self, source: &Source) -> bool {
-        self.state().shares.get(&source.namespace).is_none_or(|share| share.available_permits() > 0)
-    }
-
     /// A share of the workers for a target of the namespace that its kubeconfig is in; none if as many work on these as may. Otherwise a tenant
     /// who writes one server after the other that hangs, none of which is known as silent, would keep the workers of all.
     pub(crate) fn share(&self, source: &Source) -> Option<OwnedSemaphorePermit> {

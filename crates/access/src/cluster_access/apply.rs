@@ -53,8 +53,10 @@ pub(super) struct Memory {
     target: Option<Target>,
     /// The id of this installation, which what is written there has.
     installation: Arc<str>,
-    /// A place among those that work on it, and among those that work for its namespace.
-    place: Option<(Place, Option<OwnedSemaphorePermit>)>,
+    /// A place among those that work on it.
+    place: Option<Place>,
+    /// A place among those that work for its namespace, where tenants decide where the target is.
+    share: Option<OwnedSemaphorePermit>,
     /// When what is done there has to end.
     ends: Instant,
     /// What the Secret holds, if it was read.
@@ -79,11 +81,17 @@ impl Memory {
             target: None,
             installation: "".into(),
             place: None,
+            share: None,
             ends: Instant::now() + DEADLINE,
             value: Vec::new(),
             requested: None,
             user: None,
         }
+    }
+
+    /// The same with a share of the workers of its namespace.
+    pub(super) fn with_share(self, share: Option<OwnedSemaphorePermit>) -> Self {
+        Self { share, ..self }
     }
 
     /// What the target has is another by now: if its provider is asked about anything, it is asked again.
@@ -319,9 +327,12 @@ impl Work<'_> {
             Ok(None) => return Applied::Busy,
             Err(error) => return self.not_read(error).await,
         };
-        let share = controller.is_of_tenants(&source).then(|| controller.targets.share(&source));
-        if share.as_ref().is_some_and(Option::is_none) {
-            return Applied::Busy;
+        // It has one already, unless this is known of the fresh object alone.
+        if memory.share.is_none() && controller.is_of_tenants(&source) {
+            memory.share = controller.targets.share(&source);
+            if memory.share.is_none() {
+                return Applied::Busy;
+            }
         }
         let Some(place) = controller.targets.place(&target) else { return Applied::Busy };
         let identity = in_time(memory.ends, target.identity()).await;
@@ -333,7 +344,7 @@ impl Work<'_> {
                     Ok(id) => memory.installation = id,
                     Err(error) => return ObserveError::Get(error).into(),
                 }
-                (memory.target, memory.place) = (Some(target), Some((place, share.flatten())));
+                (memory.target, memory.place) = (Some(target), Some(place));
                 memory.identity = Some(identity);
                 Applied::Again
             }

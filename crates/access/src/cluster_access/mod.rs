@@ -35,6 +35,7 @@ use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watches::{Subscription, Watches};
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use self::apply::{Applied, Memory};
@@ -209,8 +210,15 @@ impl ClusterAccessController {
     }
 
     /// Carries out one step after the other. The object is the API server's: what was planned from a cache is planned again on it.
-    async fn work(&self, permit: &Permit, key: &AccessKey, mut access: Access) -> ReconcileResult {
-        let mut memory = self.memory(&access);
+    /// What it does in the target counts as `share` of the workers of its namespace, if it has one already.
+    async fn work(
+        &self,
+        permit: &Permit,
+        key: &AccessKey,
+        mut access: Access,
+        share: Option<OwnedSemaphorePermit>,
+    ) -> ReconcileResult {
+        let mut memory = self.memory(&access).with_share(share);
         let provider = self.provider_of(&access);
         for _ in 0..MAX_ROUNDS {
             if permit.check().is_err() {
@@ -275,11 +283,17 @@ impl ClusterAccessController {
         of_shoot.max(self.targets.throttled_for(garden.as_ref().unwrap_or(&source)))
     }
 
-    /// Whether there is no place in its target, or no worker for its namespace.
-    fn is_busy(&self, access: &Access) -> bool {
-        observe::source(self, access).is_some_and(|source| {
-            self.targets.is_busy(&source) || self.is_of_tenants(&source) && !self.targets.has_share(&source)
-        })
+    /// What one takes before it is read for its work in the target: a share of the workers of its namespace, where tenants decide where that
+    /// is. `Err`: there is none left, or no place in the target.
+    fn take_share(&self, access: &Access) -> Result<Option<OwnedSemaphorePermit>, Busy> {
+        let Some(source) = observe::source(self, access) else { return Ok(None) };
+        if self.targets.is_busy(&source) {
+            return Err(Busy);
+        }
+        if !self.is_of_tenants(&source) {
+            return Ok(None);
+        }
+        self.targets.share(&source).map(Some).ok_or(Busy)
     }
 
     /// Whether tenants, who write Secrets in its namespace, decide where a kubeconfig leads, and not the platform.
@@ -307,6 +321,9 @@ const fn is_withdrawn(permission: &Permission, grant: GrantVerdict) -> bool {
     );
     matches!(permission, Permission::Refused(..)) && is_to_go
 }
+
+/// As many work on the target, or for its namespace, as may.
+struct Busy;
 
 /// There is no place in the target: no worker waits for one.
 fn busy() -> ReconcileResult {
@@ -386,6 +403,7 @@ impl Controller for ClusterAccessController {
         if turn.is_some() && !takes_away {
             return self.at(turn);
         }
+        let mut share = None;
         match planned {
             None => return ReconcileResult::Done,
             Some((_, Step::Wait(at))) => return self.at(at),
@@ -393,14 +411,16 @@ impl Controller for ClusterAccessController {
                 if let Some(wait) = self.throttled_for(&cached, &observed, &step) {
                     return ReconcileResult::At(Instant::now() + wait);
                 }
-                if self.is_busy(&cached) {
-                    return busy();
+                // Others that wait find none then, and read nothing for it.
+                match self.take_share(&cached) {
+                    Ok(taken) => share = taken,
+                    Err(Busy) => return busy(),
                 }
             }
             Some(_) => {}
         }
         match observe::fresh(&self, &key).await {
-            Ok(Some(access)) => self.work(&permit, &key, access).await,
+            Ok(Some(access)) => self.work(&permit, &key, access, share).await,
             Ok(None) => ReconcileResult::Done,
             Err(error) => self.failed(&key, &error.to_string()),
         }

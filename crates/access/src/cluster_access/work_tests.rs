@@ -82,7 +82,7 @@ async fn what_this_api_server_does_not_say_about_the_kubeconfig_is_no_verdict() 
         let (controller, _) = controller(clients);
         let permit = controller.gate.permit().unwrap();
         let access = decoded(&object("7", &begun()));
-        let result = controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+        let result = controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
         let is_tried_again = matches!(result, ReconcileResult::Retry { category: "api", .. });
         assert_eq!(is_tried_again, expected.is_empty(), "{result:?}");
         let sent = requests.lock().unwrap();
@@ -131,6 +131,32 @@ async fn while_its_target_is_busy_an_access_gets_its_finalizer_and_its_intent() 
     let result = Arc::clone(&controller).reconcile(key).await;
     assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
     assert_eq!(requests.lock().unwrap().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_finds_no_worker_left_for_its_namespace_reads_nothing_for_its_work() {
+    let (clients, requests) = scripted(|method, path, _| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller(clients);
+    for name in ["first", "second"] {
+        let mut access = object("7", &begun());
+        (access["metadata"]["name"], access["metadata"]["uid"]) = (json!(name), json!(name));
+        controller.accesses.upsert("team", decoded(&access));
+    }
+    let source = observe::source(&controller, &decoded(&object("7", &begun()))).unwrap();
+    controller.targets.read(&controller.clients, &source).await.unwrap();
+    // Half of the workers but one.
+    let _shares: Vec<_> = (0..7).map(|_| controller.targets.share(&source).unwrap()).collect();
+    requests.lock().unwrap().clear();
+    let controller = Arc::new(controller);
+    let reconcile = |name: &str| Arc::clone(&controller).reconcile(AccessKey::new("team", name));
+    let (_, second) = tokio::join!(reconcile("first"), reconcile("second"));
+    assert!(matches!(second, ReconcileResult::At(_)), "{second:?}");
+    let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
+    let of = |name: &str| paths.iter().any(|path| path.ends_with(&format!("/clusteraccesses/{name}")));
+    assert!(of("first") && !of("second"), "{paths:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +226,7 @@ async fn what_a_provider_allowed_is_not_done_where_it_leads_after_a_change() {
     assert!(store.set(controller.providers.store.clone()).is_ok());
     let permit = controller.gate.permit().unwrap();
     let access = decoded(&by_provider("7", &begun()));
-    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
     assert!(matches!(result, ReconcileResult::Retry { category: "behind", .. }), "{result:?}");
     let paths: Vec<String> = requests.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
     assert_eq!(paths, ["/api/v1/namespaces/team"]);
@@ -289,7 +315,7 @@ async fn a_tenant_is_asked_for_nothing_that_the_platform_keeps() {
     controller.providers.store.upsert("", provider(1, "of-the-platform"));
     let permit = controller.gate.permit().unwrap();
     let access = decoded(&by_provider("7", &begun()));
-    controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
     let sent = requests.lock().unwrap();
     let saved = sent.iter().find(|sent| sent.method == Method::PUT).unwrap();
     let error = &saved.body["status"]["lastError"];
@@ -319,7 +345,7 @@ async fn whoever_finds_no_place_in_the_target_takes_no_call_of_its_provider() {
     let _places: Vec<_> = std::iter::from_fn(|| controller.targets.place(&hangs)).collect();
     let (permit, key) = (controller.gate.permit().unwrap(), AccessKey::new("team", "ci"));
     for _ in 0..3 {
-        let result = controller.work(&permit, &key, access.clone()).await;
+        let result = controller.work(&permit, &key, access.clone(), None).await;
         assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
     }
     let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
@@ -383,7 +409,7 @@ async fn a_target_with_too_many_requests_is_asked_for_nothing_for_a_while() {
     let permit = controller.gate.permit().unwrap();
     let controller = Arc::new(controller);
     let access = decoded(&object("7", &begun()));
-    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
     assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
     let saved = requests.lock().unwrap().iter().find(|sent| sent.method == Method::PUT).cloned().unwrap();
     let error = &saved.body["status"]["lastError"];
@@ -423,7 +449,7 @@ async fn the_budget_of_a_provider_waits_while_its_cluster_has_too_many_requests(
         status["observedGeneration"] = json!(1);
         let permit = controller.gate.permit().unwrap();
         let access = decoded(&by_provider("7", &status));
-        controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+        controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
         let (other, budgets) = (AccessKey::new("team", "other"), &controller.providers.budgets);
         let turn = budgets.take("p", &other, Urgency::Expiring, 60, controller.now());
         assert_eq!(matches!(turn, Turn::Throttled { .. }), expected, "{turn:?}");
@@ -521,7 +547,7 @@ async fn at_the_end_a_credential_that_is_not_revoked_keeps_no_account_and_no_rig
             "target": {"uid": "0", "endpoint": "https://target"}
         }),
     ));
-    controller.work(&permit, &AccessKey::new("team", "ci"), access).await;
+    controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
     let sent = requests.lock().unwrap();
     let saved = sent.iter().find(|sent| sent.method == Method::PUT).unwrap();
     assert_eq!(saved.body["status"]["lastError"]["reason"], "TargetRefused");
