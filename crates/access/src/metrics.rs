@@ -11,22 +11,32 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 
 use crate::kinds::Access;
 
 /// A credential that was to be revoked so long ago is late.
 const LATE_AFTER: SignedDuration = SignedDuration::from_mins(30);
+/// Credentials are counted that are valid for no longer than each of these.
+const WITHIN: [(&str, SignedDuration); 4] = [
+    ("10m", SignedDuration::from_mins(10)),
+    ("1h", SignedDuration::from_hours(1)),
+    ("6h", SignedDuration::from_hours(6)),
+    ("24h", SignedDuration::from_hours(24)),
+];
 
 /// What the controller of `ClusterAccess` measures. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessMetrics {
     accesses: Family<ByPhase, Gauge>,
     without_credential: Gauge,
+    expiring: Family<ByTimeLeft, Gauge>,
     overdue: Gauge,
     unrevoked: Gauge,
     unreachable: Gauge,
     issued: Family<ByCause, Counter>,
+    issue_duration: Family<ByCause, Histogram, fn() -> Histogram>,
     revoked: Counter,
     failures: Family<ByReason, Counter>,
     skipped: Counter,
@@ -50,6 +60,11 @@ struct ByReadiness {
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByTimeLeft {
+    within: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByPhase {
     phase: &'static str,
 }
@@ -64,10 +79,17 @@ struct ByReason {
     reason: &'static str,
 }
 
+/// Up to a day: a target may be away for long before a credential is issued.
+fn issue_time() -> Histogram {
+    Histogram::new([1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0])
+}
+
 /// How many there are.
 pub(crate) struct Counts {
     phases: BTreeMap<AccessPhase, i64>,
     without_credential: i64,
+    /// As [`WITHIN`].
+    expiring: [i64; WITHIN.len()],
     overdue: i64,
     unrevoked: i64,
     unreachable: i64,
@@ -79,6 +101,7 @@ impl Default for Counts {
         Self {
             phases: AccessPhase::ALL.map(|phase| (phase, 0)).into(),
             without_credential: 0,
+            expiring: [0; WITHIN.len()],
             overdue: 0,
             unrevoked: 0,
             unreachable: 0,
@@ -94,6 +117,11 @@ impl Counts {
         let is_wanted = !access.terminating && access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
         let is_valid = status.held_until().is_some_and(|until| now < until);
         self.without_credential += i64::from(is_wanted && !is_valid);
+        let left =
+            status.held_until().filter(|_| is_wanted && is_valid).map(|until| until.duration_since(now));
+        for (count, (_, within)) in self.expiring.iter_mut().zip(WITHIN) {
+            *count += i64::from(left.is_some_and(|left| left <= within));
+        }
         self.overdue += i64::from(is_wanted && is_overdue(status, now));
         self.unrevoked += i64::from(is_unrevoked(status, now));
         let Some(error) = &status.last_error else { return };
@@ -126,10 +154,12 @@ impl AccessMetrics {
         let this = Self {
             accesses: Family::default(),
             without_credential: Gauge::default(),
+            expiring: Family::default(),
             overdue: Gauge::default(),
             unrevoked: Gauge::default(),
             unreachable: Gauge::default(),
             issued: Family::default(),
+            issue_duration: Family::new_with_constructor(issue_time),
             revoked: Counter::default(),
             failures: Family::default(),
             skipped: Counter::default(),
@@ -146,6 +176,7 @@ impl AccessMetrics {
             // These series exist from the start, so that a rate sees the first one.
             for cause in Cause::ALL {
                 let _ = this.issued.get_or_create(&ByCause { cause: cause.as_str() });
+                let _ = this.issue_duration.get_or_create(&ByCause { cause: cause.as_str() });
             }
         }
         this
@@ -158,10 +189,21 @@ impl AccessMetrics {
             self.accesses.clone(),
         );
         to.register("cluster_accesses_without_credential", "ClusterAccesses whose Secret holds no valid credential, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.without_credential.clone());
+        to.register(
+            "cluster_accesses_expiring",
+            "ClusterAccesses whose credential is valid for no longer than that (`within`: `10m`, `1h`, `6h` or `24h`), of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`; one that has expired is in `coppice_cluster_accesses_without_credential` alone",
+            self.expiring.clone(),
+        );
         to.register("cluster_accesses_overdue", "ClusterAccesses whose credential was to be replaced and is not, while more than half of the time from then until it expires is over, or that has expired, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.overdue.clone());
         to.register("cluster_accesses_unrevoked", "ClusterAccesses with a credential that was to be revoked half an hour ago or longer and is not, or with 16 that wait for it, counted once a minute by every replica of `coppice-access`", self.unrevoked.clone());
         to.register("cluster_accesses_unreachable", "ClusterAccesses whose target did not answer the last attempt, counted once a minute by every replica of `coppice-access`", self.unreachable.clone());
         to.register("credentials_issued", "Credentials that were issued, tried out, and written into a Secret, by cause: `First`, `Due`, `Requested`, `Lost` (the Secret was deleted or edited) or `Moved` (the cluster has another address)", self.issued.clone());
+        to.register_with_unit(
+            "credential_issue_duration",
+            "How long it took from when a credential was to be issued until it was tried out and in its Secret, by cause as `coppice_credentials_issued_total`",
+            Unit::Seconds,
+            self.issue_duration.clone(),
+        );
         to.register(
             "credentials_revoked",
             "Credentials that were superseded and are revoked; those of a ClusterAccess that is deleted are not counted",
@@ -231,14 +273,19 @@ impl AccessMetrics {
             self.accesses.get_or_create(&ByPhase { phase: phase.as_str() }).set(*count);
         }
         self.without_credential.set(counts.without_credential);
+        for ((within, _), count) in WITHIN.into_iter().zip(counts.expiring) {
+            self.expiring.get_or_create(&ByTimeLeft { within }).set(count);
+        }
         self.overdue.set(counts.overdue);
         self.unrevoked.set(counts.unrevoked);
         self.unreachable.set(counts.unreachable);
     }
 
-    /// A credential was issued and written.
-    pub(crate) fn issued(&self, cause: Cause) {
-        self.issued.get_or_create(&ByCause { cause: cause.as_str() }).inc();
+    /// A credential was issued and written, so long after it was to be.
+    pub(crate) fn issued(&self, cause: Cause, took: SignedDuration) {
+        let by_cause = ByCause { cause: cause.as_str() };
+        self.issued.get_or_create(&by_cause).inc();
+        self.issue_duration.get_or_create(&by_cause).observe(took.as_secs_f64().max(0.0));
     }
 
     /// A superseded credential was revoked.
@@ -315,7 +362,7 @@ mod tests {
         counts.add(&access(&serde_json::json!({})), now);
         metrics.set(&counts);
         metrics.failed("TargetUnreachable");
-        metrics.issued(Cause::Due);
+        metrics.issued(Cause::Due, SignedDuration::from_secs(7));
         let text = registry.encode();
         for line in [
             "coppice_cluster_accesses{phase=\"Ready\"} 1",
@@ -326,7 +373,29 @@ mod tests {
             "coppice_access_failures_total{reason=\"TargetUnreachable\"} 1",
             "coppice_credentials_issued_total{cause=\"Due\"} 1",
             "coppice_credentials_issued_total{cause=\"First\"} 0",
+            "coppice_credential_issue_duration_seconds_count{cause=\"Due\"} 1",
+            "coppice_credential_issue_duration_seconds_sum{cause=\"Due\"} 7.0",
         ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn those_that_expire_soon_are_counted_by_the_time_that_is_left() {
+        let registry = Metrics::new("test");
+        let metrics = AccessMetrics::new(&registry);
+        let (mut counts, now) = (Counts::default(), "2026-01-01T00:00:00Z".parse().unwrap());
+        for until in
+            ["2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z", "2026-01-01T05:00:00Z", "2026-01-03T00:00:00Z"]
+        {
+            let output = serde_json::json!({"uid": "s", "resourceVersion": "1", "sha256": "x"});
+            counts.add(&access(&serde_json::json!({"notAfter": until, "output": output})), now);
+        }
+        metrics.set(&counts);
+        let text = registry.encode();
+        // The first one has expired.
+        for (within, count) in [("10m", 1), ("1h", 1), ("6h", 2), ("24h", 2)] {
+            let line = format!("coppice_cluster_accesses_expiring{{within=\"{within}\"}} {count}");
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }
     }

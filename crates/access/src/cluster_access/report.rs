@@ -20,8 +20,10 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     if after.credential != before.credential
         && let (Some(credential), Some(not_after)) = (&after.credential, after.not_after)
     {
-        let cause = before.intent.as_ref().map_or(Cause::First, |intent| intent.cause);
-        controller.metrics.issued(cause);
+        let now = controller.now();
+        let intent = before.intent.as_ref();
+        let (cause, since) = intent.map_or((Cause::First, now), |intent| (intent.cause, intent.since));
+        controller.metrics.issued(cause, now.duration_since(since));
         let first = before.credential.is_none();
         let reason = if first { Reason::CredentialIssued } else { Reason::CredentialRotated };
         let secret = access.spec.as_ref().map_or("", |spec| spec.output.secret.as_str());
