@@ -50,3 +50,8 @@ pub(crate) fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
 pub(crate) fn amounts(resources: &Resources) -> BTreeMap<String, Quantity> {
     resources.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect()
 }
+
+/// The resource that a refusal is about, which its message begins with.
+pub(crate) fn refused_resource(message: &str) -> Option<&str> {
+    Some(message.split_once(": ")?.0)
+}

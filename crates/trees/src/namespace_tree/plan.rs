@@ -12,7 +12,7 @@ use coppice_lifecycle::plan::PlannedEvent;
 use jiff::{SignedDuration, Timestamp};
 
 use super::observe::{Observation, Stranded};
-use crate::allotment::{amounts, understood};
+use crate::allotment::{amounts, refused_resource, understood};
 use crate::context::Why;
 use crate::metadata::NamespaceChanges;
 use crate::overdraft;
@@ -307,7 +307,10 @@ impl TreePlan {
         if let Some(before) = before.filter(|before| before.reason == reason.as_str()) {
             // What is used changes all the time: the numbers are those of when it was refused, as long as that is for the same resource.
             let same = before.observed_generation == Some(tree.generation);
-            if same && reason == Reason::QuotaRefused && resource(&before.message) == resource(&message) {
+            if same
+                && reason == Reason::QuotaRefused
+                && refused_resource(&before.message) == refused_resource(&message)
+            {
                 message.clone_from(&before.message);
             }
         } else if NEED_SOMEBODY.contains(&reason) {
@@ -376,11 +379,6 @@ fn left_inside(observation: &Observation) -> String {
         "the tree is being detached, and the API server lets nobody change the {children} Subnamespaces that are left in namespace {name} \
          without it: create it again (kubectl create namespace {name})"
     )
-}
-
-/// The resource that a refusal is about, which its message begins with.
-fn resource(message: &str) -> Option<&str> {
-    Some(message.split_once(": ")?.0)
 }
 
 /// Whether a quota says that it is one of this tree.

@@ -50,7 +50,9 @@ impl PropagationController {
         let change = self.seen_trees.change(&self.context.trees, tree);
         let all = self.all();
         if change == TreeChange::Changed || all.len() <= FEW {
-            all.into_iter().for_each(|key| queue.add(key));
+            for key in all {
+                queue.add(key);
+            }
         }
     }
 

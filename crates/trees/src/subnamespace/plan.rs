@@ -31,7 +31,7 @@ pub(super) use self::cascade::{announcement_changes, is_cascading, is_namespace_
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
 pub(super) use self::metadata::differs as metadata_differs;
 use super::observe::Observation;
-use crate::allotment::{allotment, amounts, below, recorded, understood};
+use crate::allotment::{allotment, amounts, below, recorded, refused_resource, understood};
 use crate::context::Why;
 use crate::metadata::{NamespaceChanges, keys};
 use crate::overdraft;
@@ -475,9 +475,9 @@ impl SubnamespacePlan {
         let before = condition::find(&self.status.conditions, READY).cloned();
         if let Some(before) = before.as_ref().filter(|before| before.reason == reason.as_str()) {
             let same = before.observed_generation == Some(object.generation);
-            if same && reason == Reason::QuotaRefused && tried_again(&before.message) == tried_again(&message)
-            {
-                // What is used changes all the time: the numbers are those of when it was refused.
+            let of = |message| (refused_resource(message), tried_again(message));
+            if same && reason == Reason::QuotaRefused && of(&before.message) == of(&message) {
+                // What is used changes all the time: the numbers are those of when it was refused, as long as that is for the same resource.
                 message.clone_from(&before.message);
             }
         } else if phase == SubnamespacePhase::Refused

@@ -25,6 +25,11 @@ fn a_refusal_names_a_time_only_until_it_is_tried_again() {
     let used =
         Observation { quota: Some(quota("shop-web", "4", "0", "2")), ..at("2026-01-01T00:07:00Z", &status) };
     assert!(plan(&used).is_steady(&used.object.status), "the numbers are those of when it was refused");
+    // Another resource was the reason before.
+    let mut status = status;
+    let before = status["conditions"].as_array_mut().unwrap().iter_mut().find(|one| one["type"] == "Ready");
+    before.unwrap()["message"] = json!("cpu: shop-web uses 1");
+    assert_eq!(why(&plan(&at("2026-01-01T00:08:00Z", &status))).1, said);
 }
 
 /// The API server refused a write of what was asked for before: `Ready` is not what is said of this spec.
