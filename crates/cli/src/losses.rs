@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use coppice_api::losses::{ForeignFinalizer, Losses, MAX_LISTED};
+use coppice_api::names::{FINALIZER, GROUP};
 use coppice_lifecycle::losses::{AtStake, is_foreign, losses, volume_of};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Service};
@@ -28,6 +29,9 @@ const LEFT_OUT: [(&str, &str); 5] = [
     ("events.k8s.io", "events"),
     ("discovery.k8s.io", "endpointslices"),
 ];
+
+/// Kinds of ours whose finalizer stays until a cluster elsewhere is deleted, or a credential for one is revoked.
+const OURS_ELSEWHERE: [&str; 2] = ["ManagedCluster", "ClusterAccess"];
 
 /// Of the kinds that cannot be read so many are named.
 const MAX_NAMED: usize = 8;
@@ -200,10 +204,13 @@ async fn of_kind(
 ) -> (String, Result<Vec<ForeignFinalizer>, NotRead>) {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
     let (mut found, params) = (Vec::new(), ListParams::default());
+    let is_elsewhere = is_ours_elsewhere(&kind);
     let page = async |params: &ListParams| api.list_metadata(params).await;
     let read = live::each(params, page, |object: PartialObjectMeta<DynamicObject>| {
         let name = object.name_any();
-        let foreign = object.finalizers().iter().filter(|finalizer| is_foreign(finalizer));
+        let is_waited_for =
+            |finalizer: &String| is_foreign(finalizer) || is_elsewhere && finalizer == FINALIZER;
+        let foreign = object.finalizers().iter().filter(|finalizer| is_waited_for(finalizer));
         found.extend(foreign.map(|finalizer| ForeignFinalizer {
             finalizer: finalizer.clone(),
             kind: kind.kind.clone(),
@@ -212,4 +219,26 @@ async fn of_kind(
     });
     let read = read.await.map_err(NotRead::from);
     (kind.plural.clone(), read.map(|()| found))
+}
+
+/// Whether it is one of these kinds.
+fn is_ours_elsewhere(kind: &ApiResource) -> bool {
+    kind.group == GROUP && OURS_ELSEWHERE.contains(&kind.kind.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_clusters_api::{ClusterAccess, ManagedCluster};
+
+    use super::*;
+
+    #[test]
+    fn our_finalizers_count_where_something_elsewhere_goes_first() {
+        assert!(is_ours_elsewhere(&ApiResource::erase::<ManagedCluster>(&())));
+        assert!(is_ours_elsewhere(&ApiResource::erase::<ClusterAccess>(&())));
+        assert!(!is_ours_elsewhere(&ApiResource::erase::<coppice_api::Subnamespace>(&())));
+        let of_others =
+            ApiResource { group: "example.org".to_owned(), ..ApiResource::erase::<ManagedCluster>(&()) };
+        assert!(!is_ours_elsewhere(&of_others));
+    }
 }

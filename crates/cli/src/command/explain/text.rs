@@ -3,6 +3,7 @@
 use anyhow::Result;
 use coppice_api::losses::ForeignFinalizer;
 use coppice_api::manager::{Firing, Notice, Phase, PodsSucceed, Verdict};
+use coppice_api::names::FINALIZER;
 use coppice_api::{Losses, ScaledWorkload};
 use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
@@ -159,11 +160,7 @@ pub(super) fn losses(losses: Option<&Losses>, to: &mut Screen<'_>) -> Result<()>
         writeln!(to, "  the load balancer of Service {}{addresses}", balancer.service)?;
     }
     for finalizer in &losses.finalizers {
-        let ForeignFinalizer { finalizer, kind, name } = finalizer;
-        writeln!(
-            to,
-            "  {kind} {name} has the finalizer {finalizer}: the namespace is not gone before its owner removes it"
-        )?;
+        writeln!(to, "  {}", what_delays(finalizer))?;
     }
     if let Some(more) = losses.more {
         writeln!(to, "  and {more} more of these")?;
@@ -173,6 +170,21 @@ pub(super) fn losses(losses: Option<&Losses>, to: &mut Screen<'_>) -> Result<()>
         writeln!(to, "{unknown}")?;
     }
     Ok(())
+}
+
+/// What a finalizer delays the deletion of a namespace for.
+fn what_delays(ForeignFinalizer { finalizer, kind, name }: &ForeignFinalizer) -> String {
+    let first = match kind.as_str() {
+        "ManagedCluster" => "its cluster is deleted",
+        "ClusterAccess" => "its credential is revoked",
+        _ => "",
+    };
+    if finalizer == FINALIZER && !first.is_empty() {
+        return format!("{kind} {name}: {first}, and the namespace is not gone before that");
+    }
+    format!(
+        "{kind} {name} has the finalizer {finalizer}: the namespace is not gone before its owner removes it"
+    )
 }
 
 /// What is scaled down, and the command that undoes it.
@@ -321,5 +333,25 @@ fn then(action: &PolicyAction) -> String {
             }
         },
         PolicyAction::Webhook(webhook) => format!("call {}", webhook.url),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_our_finalizers_it_is_said_what_goes_first() {
+        let delays = |kind: &str, finalizer: &str| {
+            let (kind, finalizer, name) = (kind.to_owned(), finalizer.to_owned(), "shop".to_owned());
+            what_delays(&ForeignFinalizer { finalizer, kind, name })
+        };
+        let cluster =
+            "ManagedCluster shop: its cluster is deleted, and the namespace is not gone before that";
+        assert_eq!(delays("ManagedCluster", FINALIZER), cluster);
+        let of_others =
+            "has the finalizer example.com/wait: the namespace is not gone before its owner removes it";
+        assert_eq!(delays("ManagedCluster", "example.com/wait"), format!("ManagedCluster shop {of_others}"));
+        assert_eq!(delays("ConfigMap", "example.com/wait"), format!("ConfigMap shop {of_others}"));
     }
 }
