@@ -237,8 +237,8 @@ mod tests {
         assert!(is_ours_elsewhere(&ApiResource::erase::<ManagedCluster>(&())));
         assert!(is_ours_elsewhere(&ApiResource::erase::<ClusterAccess>(&())));
         assert!(!is_ours_elsewhere(&ApiResource::erase::<coppice_api::Subnamespace>(&())));
-        let of_others =
-            ApiResource { group: "example.org".to_owned(), ..ApiResource::erase::<ManagedCluster>(&()) };
+        let mut of_others = ApiResource::erase::<ManagedCluster>(&());
+        of_others.group = "example.org".to_owned();
         assert!(!is_ours_elsewhere(&of_others));
     }
 }

@@ -108,7 +108,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("the benchmark could not be made: {error:#}");
+            eprintln!("the benchmark has failed: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -165,6 +165,8 @@ fn measure_access(args: &AccessArgs) -> anyhow::Result<Vec<&'static str>> {
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     writeln!(std::io::stdout().lock(), "{text}")?;
     eprintln!("written: {}", path.display());
+    let missed = writer.part(access::PART).missed();
+    anyhow::ensure!(!args.is_strict() || missed.is_empty(), "goals are missed: {}", missed.join("; "));
     Ok(writer.broken())
 }
 

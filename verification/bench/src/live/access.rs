@@ -69,12 +69,20 @@ pub struct AccessArgs {
     /// Where the report goes [default: docs/benchmarks/access].
     #[arg(long)]
     out: Option<PathBuf>,
+    /// End with exit code 1 if a goal is missed: before a release.
+    #[arg(long)]
+    strict: bool,
 }
 
 impl AccessArgs {
     /// How often starts are measured.
     pub const fn starts(&self) -> usize {
         self.starts
+    }
+
+    /// Whether a missed goal is a failure.
+    pub const fn is_strict(&self) -> bool {
+        self.strict
     }
 
     /// Where the report goes.
