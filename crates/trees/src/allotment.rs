@@ -40,10 +40,43 @@ pub(crate) fn recorded(object: &SubnamespaceObject) -> Record {
     Record { allotment: allotment(object).unwrap_or_default(), decided: u64::try_from(decided).unwrap_or(0) }
 }
 
+/// The Subnamespaces in a namespace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Children {
+    count: usize,
+    /// What they have together, by their records; nothing where nobody asks.
+    have: Resources,
+}
+
+impl Children {
+    /// So many, where nobody asks what they have: only a quota that was lost has to be made again by that. Of thousands it would be added up
+    /// whenever one of them changes.
+    pub(crate) fn counted(count: usize) -> Self {
+        Self { count, have: Resources::default() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl From<Vec<Arc<SubnamespaceObject>>> for Children {
+    fn from(children: Vec<Arc<SubnamespaceObject>>) -> Self {
+        let all = children.iter().filter_map(|child| allotment(child));
+        let have = all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum));
+        Self { count: children.len(), have }
+    }
+}
+
 /// What these have together, by their records.
-pub(crate) fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
-    let all = children.iter().filter_map(|child| allotment(child));
-    all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
+pub(crate) fn below(children: &Children) -> Resources {
+    children.have.clone()
 }
 
 /// Amounts as an object has them.

@@ -12,7 +12,7 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 
-use crate::allotment::below;
+use crate::allotment::{Children, below};
 use crate::context::{TreeContext, Why, was_below};
 use crate::copies::listed;
 use crate::position::is_detaching;
@@ -71,7 +71,7 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
     let children = match &quota {
         // How many there are is all that anybody asks then, and it is asked whenever one of them changes.
         Some(_) => (context.subnamespaces.count(&root), Resources::default()),
-        None => with_allotments(&context.subnamespaces.list(&root)),
+        None => with_allotments(context.subnamespaces.list(&root)),
     };
     let names = if is_detaching(&tree) { context.stranded(&tree) } else { Vec::new() };
     let stranded = names.iter().find_map(|name| {
@@ -86,8 +86,9 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
 }
 
 /// How many Subnamespaces there are, and what they have together.
-fn with_allotments(children: &[Arc<SubnamespaceObject>]) -> (usize, Resources) {
-    (children.len(), below(children))
+fn with_allotments(children: Vec<Arc<SubnamespaceObject>>) -> (usize, Resources) {
+    let children = Children::from(children);
+    (children.len(), below(&children))
 }
 
 /// The same from fresh reads.
@@ -115,7 +116,7 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
     let stranded =
         if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
     let children =
-        if quota.is_none() { with_allotments(&children) } else { (children.len(), Resources::default()) };
+        if quota.is_none() { with_allotments(children) } else { (children.len(), Resources::default()) };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
     let mut seen = observation(context, Arc::new(tree), namespace, quota, children);
     let tree = &seen.tree;

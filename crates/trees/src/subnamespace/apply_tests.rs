@@ -395,6 +395,29 @@ async fn who_waits_for_the_turn_of_a_sibling_holds_no_worker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_those_below_have_is_added_up_where_the_quota_was_lost() {
+    for (is_there, expected) in [(true, "nothing"), (false, "3 pods")] {
+        let server = two_siblings();
+        for (name, pods) in [("shop-a-b", "1"), ("shop-a-c", "2")] {
+            let metadata = json!({"name": name, "namespace": "shop-a"});
+            let status = json!({"allotment": {"hard": {"pods": pods}, "decided": 0}});
+            server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}, "status": status}));
+        }
+        if is_there {
+            let labels = json!({"coppice.dev/tree": "shop"});
+            let metadata = json!({"name": "coppice", "namespace": "shop-a", "labels": labels});
+            server.put::<TreeQuotas>(json!({"metadata": metadata, "spec": {"hard": {"pods": "3"}}}));
+        }
+        let (context, _controller, _followers) =
+            apply_support::filled(&server, SubnamespaceController::new).await;
+        let seen = observe::cached(&context, &SubnamespaceKey::new("shop", "shop-a")).unwrap();
+        assert_eq!(seen.quota.is_some(), is_there);
+        let have = crate::allotment::below(&seen.children).to_string();
+        assert_eq!((seen.children.len(), &*have), (2, expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_being_created_counts_for_the_size_of_its_tree() {
     let server = two_siblings();
     let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::moving::{self, MoveTarget};
 use super::plan::is_cascading;
 use super::{SubnamespaceKey, cascades};
+use crate::allotment::Children;
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
 use crate::position::Position;
@@ -46,7 +47,7 @@ pub(super) struct Observation {
     /// The quota in it.
     pub(super) quota: Option<Arc<TreeQuota>>,
     /// The Subnamespaces in it.
-    pub(super) children: Vec<Arc<SubnamespaceObject>>,
+    pub(super) children: Children,
     /// Where its namespace may be deleted with all below it, or with one above it: the Subnamespaces there, each after all below it, with
     /// the namespaces that they created. Otherwise nobody asks.
     pub(super) below: Vec<Below>,
@@ -94,7 +95,7 @@ struct Objects {
     parent_quota: Option<Arc<TreeQuota>>,
     namespace: Option<Arc<NamespaceFacts>>,
     quota: Option<Arc<TreeQuota>>,
-    children: Vec<Arc<SubnamespaceObject>>,
+    children: Children,
     predecessor: bool,
 }
 
@@ -115,16 +116,26 @@ pub(super) fn cached(context: &TreeContext, key: &SubnamespaceKey) -> Option<Obs
 /// What the caches know besides this object.
 pub(super) fn cached_around(context: &TreeContext, object: Arc<SubnamespaceObject>) -> Observation {
     let (parent, name) = (&*object.namespace, &*object.name);
+    let quota = context.quotas.get(name, TREE_QUOTA_NAME);
     let objects = Objects {
         predecessor: moving::predecessor(context, &object),
         parent: context.shared.namespaces.get("", parent),
         parent_quota: context.quotas.get(parent, TREE_QUOTA_NAME),
         namespace: context.shared.namespaces.get("", name),
-        quota: context.quotas.get(name, TREE_QUOTA_NAME),
-        children: context.subnamespaces.list(name),
+        children: known_children(context, name, quota.is_none()),
+        quota,
         object,
     };
     observation(context, objects, Instant::now())
+}
+
+/// The Subnamespaces in a namespace, as the caches know them. `lost`: whether its quota is not there.
+fn known_children(context: &TreeContext, namespace: &str, lost: bool) -> Children {
+    if lost {
+        context.subnamespaces.list(namespace).into()
+    } else {
+        Children::counted(context.subnamespaces.count(namespace))
+    }
 }
 
 /// The same from fresh reads, the quota of the namespace above first: while it has no change of this one, nobody changes what is read
@@ -171,14 +182,15 @@ async fn around(
     let quota = quota.filter(|_| namespace.is_some());
     // What its children have counts where its quota has to be made again; and whether there are any where it is deleted, or where
     // its label no longer says so: whoever creates one marks the namespace after that, so its revision is another then.
-    let known = context.subnamespaces.list(name);
+    let known = known_children(context, name, quota.is_none());
     let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
     let detaching = context.position(parent).as_ref().is_ok_and(Position::is_detaching);
     let must_be_certain = |namespace: &NamespaceFacts| {
         detaching || quota.is_none() || object.terminating || known.is_empty() && marked(namespace)
     };
     let children = if namespace.as_ref().is_some_and(must_be_certain) {
-        read::list::<Subnamespaces>(client, name).await?.into_iter().map(Arc::new).collect()
+        let all = read::list::<Subnamespaces>(client, name).await?;
+        Children::from(all.into_iter().map(Arc::new).collect::<Vec<_>>())
     } else {
         known
     };
@@ -352,7 +364,7 @@ impl Observation {
             Written::Object(object) => objects.object = Arc::new(object),
             Written::NewNamespace(namespace) => {
                 objects.namespace = Some(Arc::new(namespace));
-                (objects.quota, objects.children) = (None, Vec::new());
+                (objects.quota, objects.children) = (None, Children::default());
             }
             Written::ParentQuota(quota) => objects.parent_quota = Some(Arc::new(quota)),
             Written::OwnQuota(quota) => objects.quota = Some(Arc::new(quota)),

@@ -25,7 +25,7 @@ fn cascading(until: &str, below: Vec<Below>) -> Observation {
     let object = SubnamespaceObject::clone(&seen.object);
     let spec = json!({"quota": {"hard": {"pods": "4"}}, "cascadeUntil": until});
     let spec = Ok(Arc::new(serde_json::from_value(spec).unwrap()));
-    let children = vec![living("shop-web", "shop-web-a").0];
+    let children = vec![living("shop-web", "shop-web-a").0].into();
     Observation { object: Arc::new(SubnamespaceObject { spec, ..object }), children, below, ..seen }
 }
 
@@ -116,7 +116,11 @@ fn one_by_one_is_of_the_budget_of_the_tree_and_a_cascade_of_that_in_common() {
         assert_eq!(waits(by_hand).unwrap().0, Reason::TreeBudgetSpent, "{until}");
     }
     let with_early_consent = cascading(early, Vec::new());
-    let by_hand = Observation { children: Vec::new(), budget: own("shop"), ..with_early_consent };
+    let by_hand = Observation {
+        children: crate::allotment::Children::default(),
+        budget: own("shop"),
+        ..with_early_consent
+    };
     assert_eq!(waits(by_hand).unwrap().0, Reason::TreeBudgetSpent);
 }
 

@@ -27,7 +27,7 @@ fn unlabelled(seen: Observation) -> Observation {
 fn a_namespace_is_taken_out_of_its_tree_from_the_bottom_up_and_stays() {
     // Whether or not somebody has deleted the Subnamespace: then, too, nothing of the namespace is deleted.
     for seen in [ready, deleted] {
-        let below = Observation { children: vec![ready().object], ..detaching(seen()) };
+        let below = Observation { children: vec![ready().object].into(), ..detaching(seen()) };
         refused(&below, Reason::Detaching, "a Subnamespace below this namespace first");
         let moving = Observation { transfers: 2, ..detaching(seen()) };
         refused(&moving, Reason::Detaching, "QuotaTransfers that have begun end first (2)");

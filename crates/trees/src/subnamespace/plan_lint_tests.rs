@@ -79,7 +79,10 @@ fn nothing_is_deleted_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(|seen, _| namespace(seen, &|n| n.name = "kube-system".to_owned())), [Protected]);
     assert_eq!(found(|seen, _| namespace(seen, &|n| n.terminating = true)), [Forbidden]);
     assert_eq!(found(|seen, _| stored(seen, |object| object.terminating = false)), [Forbidden]);
-    assert_eq!(found(|seen, _| seen.children = vec![object("1", &json!({}), &json!({}))]), [Forbidden]);
+    assert_eq!(
+        found(|seen, _| seen.children = vec![object("1", &json!({}), &json!({}))].into()),
+        [Forbidden]
+    );
     assert_eq!(found(|seen, _| seen.parent = None), [Forbidden]);
     let stale = |seen: &mut Observation, _: &mut SubnamespacePlan| {
         seen.stale = Some((Reason::Stale, "nothing was heard".to_owned()));

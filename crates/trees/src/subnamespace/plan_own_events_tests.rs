@@ -57,7 +57,7 @@ fn where_there_is_no_namespace_or_it_goes_nothing_is_said_in_it() {
 fn that_a_deletion_waits_for_somebody_is_said_once_in_the_namespace_as_well() {
     let waits = |status: &Value| {
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
-        let (object, children) = (object("4", &metadata, status), vec![ready().object]);
+        let (object, children) = (object("4", &metadata, status), vec![ready().object].into());
         plan(&Observation { object, children, ..ready() })
     };
     let begun = waits(&serde_json::to_value(&*ready().object.status).unwrap());

@@ -93,7 +93,7 @@ pub(in crate::subnamespace) fn observation() -> Observation {
         parent_quota: Some(quota("shop", "10", "0", "0")),
         namespace: None,
         quota: None,
-        children: Vec::new(),
+        children: crate::allotment::Children::default(),
         below: Vec::new(),
         above: Vec::new(),
         siblings: Vec::new(),
@@ -422,7 +422,7 @@ fn a_deletion_is_written_down_before_it_is_carried_out() {
 #[test]
 fn what_others_are_below_or_what_is_protected_is_not_deleted() {
     let below = object("1", &json!({"name": "shop-web-a", "namespace": "shop-web"}), &json!({}));
-    let parent = Observation { children: vec![below], ..deleted() };
+    let parent = Observation { children: vec![below].into(), ..deleted() };
     refused(&parent, Reason::HasChildren, "has a Subnamespace below it, and stays");
     let mut shielded = deleted();
     let own = shielded.namespace.take().unwrap();
