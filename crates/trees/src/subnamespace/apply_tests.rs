@@ -361,6 +361,22 @@ async fn what_is_marked_for_one_below_protects_it_and_nothing_below_that_goes() 
     }
 }
 
+#[test]
+fn what_siblings_have_is_asked_where_too_little_is_left_above() {
+    let has = json!({"namespaceUid": "u", "allotment": {"hard": {"pods": "1"}, "decided": 0}});
+    for (pods, status, used, expected) in [
+        ("4", &json!({}), "6", false),
+        ("4", &json!({}), "7", true),
+        ("4", &has, "7", false),
+        ("5", &has, "7", true),
+    ] {
+        let (object, above) = (object(pods, &json!({}), status), quota("shop", "10", "0", used));
+        let too_much = observe::asks_for_too_much(&object, Some(&above));
+        assert_eq!(too_much, expected, "{pods} of 10, of which {used} are used; {status}");
+        assert!(!observe::asks_for_too_much(&object, None), "nothing is known of what is above");
+    }
+}
+
 /// A tree of at most two namespaces, with two Subnamespaces right below its root.
 fn two_siblings() -> Server {
     let server = Server::new();

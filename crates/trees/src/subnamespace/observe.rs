@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::moving::{self, MoveTarget};
 use super::plan::is_cascading;
 use super::{SubnamespaceKey, cascades};
-use crate::allotment::Children;
+use crate::allotment::{Children, allotment};
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
 use crate::position::Position;
@@ -268,7 +268,7 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         above,
         moving: None,
         predecessor,
-        siblings: siblings(context, &object),
+        siblings: siblings(context, &object, parent_quota.as_deref()),
         stale: stale.or_else(|| detaching.and_then(|_| context.stale_besides())),
         copies,
         transfers,
@@ -301,8 +301,24 @@ fn cascading_above(context: &TreeContext, position: &Position) -> Vec<Below> {
     cascading.collect()
 }
 
-/// What the siblings do not use, as far as the caches know: for people.
-fn siblings(context: &TreeContext, object: &SubnamespaceObject) -> Vec<(String, Resources)> {
+/// Whether more is asked for than the quota above has left.
+pub(super) fn asks_for_too_much(object: &SubnamespaceObject, above: Option<&TreeQuota>) -> bool {
+    let Some(Ok(above)) = above.map(|above| &above.quota) else { return false };
+    let Ok(spec) = object.decoded() else { return false };
+    let Ok(asked) = spec.asked() else { return false };
+    let has = allotment(object).filter(|_| object.status.namespace_uid.is_some()).unwrap_or_default();
+    !asked.minus(&has).within(&above.unused())
+}
+
+/// What the siblings do not use, as far as the caches know: for people, as the way out where too little is left above. Nobody asks otherwise.
+fn siblings(
+    context: &TreeContext,
+    object: &SubnamespaceObject,
+    above: Option<&TreeQuota>,
+) -> Vec<(String, Resources)> {
+    if !asks_for_too_much(object, above) {
+        return Vec::new();
+    }
     // The object itself may be among them.
     let all = context.subnamespaces.first(&object.namespace, MAX_SIBLINGS + 1);
     let others = all.iter().filter(|other| other.uid != object.uid).take(MAX_SIBLINGS);
