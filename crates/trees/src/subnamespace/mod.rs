@@ -20,7 +20,7 @@ pub(crate) mod review;
 mod round_robin;
 mod unseen;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,20 +175,27 @@ impl SubnamespaceController {
     fn enqueue_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
         let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
-        let changes = |uid: &str| ledger.is_some_and(|ledger| ledger.changes.contains_key(uid));
-        let mut children = self.context.subnamespaces.list(parent);
-        // Those that wait for their turn are reconciled again when it comes.
-        children.retain(|object| {
-            let concerned = is_waiting(object) || changes(&object.uid);
-            concerned && !self.context.turns.is_waiting(&SubnamespaceKey::new(parent, &object.name))
-        });
-        let waiting: Vec<&str> =
-            children.iter().filter(|object| !changes(&object.uid)).map(|object| &*object.name).collect();
-        let room = MAX_CHANGES.saturating_sub(ledger.map_or(0, |ledger| ledger.changes.len()));
-        let chosen = self.robin.next(parent, &waiting, room);
+        let changed: HashSet<&str> =
+            ledger.into_iter().flat_map(|ledger| ledger.changes.keys()).map(String::as_str).collect();
+        let children = self.context.subnamespaces.list(parent);
+        let (mut concerned, mut waiting) = (Vec::new(), Vec::new());
         for object in &children {
-            if changes(&object.uid) || chosen.contains(&*object.name) {
-                queue.add(SubnamespaceKey::new(parent, &object.name));
+            let (name, is_changed) = (&*object.name, changed.contains(&*object.uid));
+            if !is_changed && is_waiting(object) {
+                waiting.push(name);
+            }
+            if is_changed || is_waiting(object) {
+                concerned.push((name, is_changed));
+            }
+        }
+        let chosen = self.robin.next(parent, &waiting, MAX_CHANGES.saturating_sub(changed.len()));
+        for (name, is_changed) in concerned {
+            if is_changed || chosen.contains(name) {
+                let key = SubnamespaceKey::new(parent, name);
+                // Those that wait for their turn are reconciled again when it comes.
+                if !self.context.turns.is_waiting(&key) {
+                    queue.add(key);
+                }
             }
         }
     }
