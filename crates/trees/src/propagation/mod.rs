@@ -16,6 +16,7 @@ mod apply;
 mod observe;
 mod plan;
 mod report;
+mod seen_links;
 mod targets;
 
 use std::collections::BTreeSet;
@@ -29,20 +30,22 @@ use crate::context::TreeContext;
 use crate::seen_trees::{SeenTrees, TreeChange};
 use apply::PropagationProgress;
 pub(crate) use observe::{Named, SharedAbove};
+use seen_links::SeenLinks;
 
 /// The controller of copies; its keys are names of namespaces.
 pub struct PropagationController {
     context: Arc<TreeContext>,
     seen_trees: SeenTrees,
+    seen_links: SeenLinks,
 }
 
-/// So many are looked at whenever anything of a tree changes.
+/// So many are looked at whenever anything of a tree, or of the Subnamespace right above them, changes.
 const FEW: usize = 64;
 
 impl PropagationController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context, seen_trees: SeenTrees::default() }
+        Self { context, seen_trees: SeenTrees::default(), seen_links: SeenLinks::default() }
     }
 
     /// All, when a tree has changed. Where they are many, not for how large it says it is.
@@ -54,6 +57,18 @@ impl PropagationController {
                 queue.add(key);
             }
         }
+    }
+
+    /// The namespace of a Subnamespace and all below it. Where many are right below it, only if they may be elsewhere now: with each of them its
+    /// status changes.
+    fn enqueue_of_subnamespace(&self, parent: &str, name: &str, queue: &Queue<Arc<str>>) {
+        let all = &self.context.subnamespaces;
+        if all.count(name) <= FEW {
+            self.seen_links.remove_link(parent, name);
+        } else if !self.seen_links.changed(all, parent, name) {
+            return queue.add(name.into());
+        }
+        self.enqueue_from(name, queue);
     }
 
     /// A namespace and all below it.
@@ -77,7 +92,7 @@ impl Controller for PropagationController {
         let others = [
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
-                move |_, name| this.enqueue_from(name, &queue)
+                move |parent, name| this.enqueue_of_subnamespace(parent, name, &queue)
             }),
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();
