@@ -18,6 +18,7 @@ mod plan;
 mod report;
 pub(crate) mod review;
 mod round_robin;
+mod seen_above;
 mod unseen;
 
 use std::collections::{BTreeSet, HashSet};
@@ -39,6 +40,7 @@ use crate::position::is_detaching;
 use crate::seen_trees::{SeenTrees, TreeChange};
 use apply::SubnamespaceProgress;
 use round_robin::RoundRobin;
+use seen_above::SeenAbove;
 pub(crate) use unseen::UnseenWrites;
 
 /// Writes in a row for one object; then others have their turn.
@@ -50,6 +52,7 @@ pub struct SubnamespaceController {
     /// Which of those that wait in a namespace were looked at last.
     robin: RoundRobin,
     seen_trees: SeenTrees,
+    seen_above: SeenAbove,
 }
 
 /// Namespace and name of a `Subnamespace`.
@@ -76,7 +79,9 @@ impl fmt::Display for SubnamespaceKey {
 impl SubnamespaceController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context, robin: RoundRobin::default(), seen_trees: SeenTrees::default() }
+        let (robin, seen_trees, seen_above) =
+            (RoundRobin::default(), SeenTrees::default(), SeenAbove::default());
+        Self { context, robin, seen_trees, seen_above }
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
@@ -133,6 +138,11 @@ impl SubnamespaceController {
             return;
         };
         let Ok(position) = context.position(parent) else { return };
+        if children.len() <= MAX_CHANGES {
+            self.seen_above.remove_namespace(parent);
+        } else if !self.seen_above.changed(&above, &position) {
+            return;
+        }
         let inherits = !position.spec.metadata.inherited.is_empty();
         let path = position.path();
         for object in &children {

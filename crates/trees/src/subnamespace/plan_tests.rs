@@ -25,7 +25,7 @@ fn read<K: Kind<Context = ()>>(object: Value) -> Arc<K::Object> {
     Arc::new(K::project(serde_json::from_value(object).unwrap(), &()).unwrap())
 }
 
-fn namespace(name: &str, labels: &[(&str, &str)]) -> NamespaceFacts {
+pub(in crate::subnamespace) fn namespace(name: &str, labels: &[(&str, &str)]) -> NamespaceFacts {
     NamespaceFacts {
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
@@ -72,7 +72,7 @@ pub(in crate::subnamespace) fn object(
     )
 }
 
-fn tree(spec: &Value) -> Position {
+pub(in crate::subnamespace) fn tree(spec: &Value) -> Position {
     let mut all = json!({"root": "shop", "quota": {"hard": {"pods": "10"}}});
     for (key, value) in spec.as_object().into_iter().flatten() {
         all[key] = value.clone();
