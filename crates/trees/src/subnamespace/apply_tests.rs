@@ -10,7 +10,7 @@ use coppice_runtime::controller::Controller as _;
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::queue::ReconcileResult;
+use coppice_runtime::queue::{Queue, QueueSettings, ReconcileResult};
 use coppice_runtime::server_clock::ServerClock;
 use coppice_scripted::{Answer, Sent, Server, scripted};
 use http::Method;
@@ -408,6 +408,40 @@ async fn who_waits_for_the_turn_of_a_sibling_holds_no_worker() {
     controller.reconcile(key.clone()).await;
     assert!(!context.turns.is_waiting(&key));
     assert!(server.writes().iter().any(status), "it is its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_that_wait_for_a_quota_those_are_looked_at_whose_change_has_begun_and_some_others() {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    let mut changes = serde_json::Map::new();
+    for number in 0..200 {
+        let name = format!("shop-{number:03}");
+        let metadata = json!({"name": name, "namespace": "shop", "uid": name});
+        server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}}));
+        if number < 64 {
+            let (to, since) = (json!({"pods": "1"}), "2026-01-01T00:00:00Z");
+            changes.insert(name, json!({"number": 1, "from": {}, "to": to, "since": since}));
+        }
+    }
+    let ledger = json!({"allotment": {"pods": "300"}, "given": {"pods": "64"}, "changes": changes});
+    let (labels, annotations) =
+        (json!({"coppice.dev/tree": "shop"}), json!({"coppice.dev/ledger": ledger.to_string()}));
+    let metadata =
+        json!({"name": "coppice", "namespace": "shop", "labels": labels, "annotations": annotations});
+    server.put::<TreeQuotas>(json!({"metadata": metadata, "spec": {"hard": {"pods": "236"}}}));
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    let looked_at = || {
+        let queue = Queue::new(QueueSettings::default());
+        controller.enqueue_waiting("shop", &queue);
+        queue.len()
+    };
+    assert_eq!(looked_at(), 64 + 16);
+    let turn = context.turns.turn("shop").await;
+    let waits = context.turns.take_or_wait(&SubnamespaceKey::new("shop", "shop-000"), true, None);
+    assert!(waits.is_none());
+    assert_eq!(looked_at(), 63 + 16, "it is looked at when its turn comes");
+    drop(turn);
 }
 
 #[tokio::test(start_paused = true)]
