@@ -53,7 +53,7 @@ impl Scene {
 pub(crate) async fn reconcile<C: Controller>(controller: &Arc<C>, key: C::Key) -> &'static str {
     match Arc::clone(controller).reconcile(key).await {
         ReconcileResult::Done => "done",
-        ReconcileResult::At(_) => "later",
+        ReconcileResult::At(_) | ReconcileResult::Waits(_) => "later",
         ReconcileResult::Retry { category, .. } => category,
     }
 }

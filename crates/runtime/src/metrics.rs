@@ -378,7 +378,7 @@ impl<K> QueueObserver<K> for ControllerMetrics {
         let label = ByController { controller: self.controller };
         let word = match outcome {
             RunOutcome::Completed(ReconcileResult::Done) => DONE,
-            RunOutcome::Completed(ReconcileResult::At(_)) => LATER,
+            RunOutcome::Completed(ReconcileResult::At(_) | ReconcileResult::Waits(_)) => LATER,
             RunOutcome::Completed(ReconcileResult::Retry { .. }) => RETRY,
             RunOutcome::Panicked(_) => {
                 self.families.reconcile_panics.get_or_create(&label).inc();

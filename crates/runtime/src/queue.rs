@@ -66,6 +66,9 @@ pub enum ReconcileResult {
     Done,
     /// It is due at this instant. If that has passed, after [`MIN_PAUSE`], so that an answer that is always late cannot spin.
     At(Instant),
+    /// It was not tried, since others are before it and add it when they have ended; at this instant at the latest. How often it has
+    /// failed before is not reset by that.
+    Waits(Instant),
     /// The run failed; again after a pause that grows with each failure.
     Retry {
         /// What kind of failure, from a small fixed set: a label of metrics.

@@ -44,7 +44,7 @@ pub(crate) async fn reconciled<C: Controller>(
     server.answer_writes(answers.iter().copied());
     let end = match controller.reconcile(key).await {
         ReconcileResult::Done => "done",
-        ReconcileResult::At(_) => "later",
+        ReconcileResult::At(_) | ReconcileResult::Waits(_) => "later",
         ReconcileResult::Retry { category, .. } => category,
     };
     (end, server.writes())

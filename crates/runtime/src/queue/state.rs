@@ -129,7 +129,7 @@ impl<K: QueueKey> State<K> {
         };
         let answered = match next {
             ReconcileResult::Done => None,
-            ReconcileResult::At(due) => Some((*due).max(now + MIN_PAUSE)),
+            ReconcileResult::At(due) | ReconcileResult::Waits(due) => Some((*due).max(now + MIN_PAUSE)),
             ReconcileResult::Retry { at_least, .. } if again && at_least.is_zero() => None,
             ReconcileResult::Retry { at_least, .. } => {
                 Some(now + self.pauses.after(entry.failures.saturating_add(1), &mut self.rng).max(*at_least))
@@ -137,8 +137,11 @@ impl<K: QueueKey> State<K> {
         };
         entry.backoff_until = answered
             .filter(|_| matches!(next, ReconcileResult::Retry { at_least, .. } if !at_least.is_zero()));
-        let failures =
-            if matches!(next, ReconcileResult::Retry { .. }) { entry.failures.saturating_add(1) } else { 0 };
+        let failures = match next {
+            ReconcileResult::Done | ReconcileResult::At(_) => 0,
+            ReconcileResult::Waits(_) => entry.failures,
+            ReconcileResult::Retry { .. } => entry.failures.saturating_add(1),
+        };
         let state = match [answered, added].into_iter().flatten().min() {
             _ if entry.backoff_until.is_some() => answered.map_or(KeyState::Ready, KeyState::Due),
             _ if again => KeyState::Ready,

@@ -164,3 +164,21 @@ proptest! {
         prop_assert!(full / 2 <= pause && pause <= full, "{:?}", pause);
     }
 }
+
+#[test]
+fn what_has_to_wait_for_others_has_failed_as_often_as_before() {
+    let now = Instant::now();
+    let (retry, later) = (ReconcileResult::retry("test"), now + Duration::from_mins(1));
+    for (between, expected) in
+        [(ReconcileResult::Waits(later), 1000..=2000_u128), (ReconcileResult::At(later), 250..=500_u128)]
+    {
+        let mut state = State::new(PAUSES, 1);
+        for next in [&retry, &retry, &between, &retry] {
+            state.add(1_u8, now);
+            assert_eq!(state.start(now), Some(1));
+            state.finish(&1, next, now);
+        }
+        let pause = (state.next_due().unwrap() - now).as_millis();
+        assert!(expected.contains(&pause), "{pause} ms after {between:?}");
+    }
+}

@@ -46,6 +46,9 @@ pub(crate) use unseen::UnseenWrites;
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 40;
 
+/// Who waits for its turn looks again after so long, whatever has become of those before it.
+const TURN_WITHIN: Duration = Duration::from_mins(1);
+
 /// The controller of `Subnamespace`.
 pub struct SubnamespaceController {
     context: Arc<TreeContext>,
@@ -347,7 +350,7 @@ impl Controller for SubnamespaceController {
         // One at a time for each namespace above: two that change its quota at once would only conflict.
         let has_begun = observation.is_being_changed() == Some(true);
         let Some(turn) = context.turns.take_or_wait(&key, has_begun, number) else {
-            return ReconcileResult::Done;
+            return ReconcileResult::Waits(Instant::now() + TURN_WITHIN);
         };
         let (mut known, mut turn) = (None, Some(turn));
         // The caches may know more than before.
