@@ -35,6 +35,8 @@ struct Inner<K: Kind> {
     context: watch::Sender<Arc<K::Context>>,
     /// Sorted, as the lists are, so that queries return objects in order.
     namespaces: Objects<K>,
+    /// How many they are: read after every event.
+    len: usize,
     /// What is there and cannot be understood, by namespace and name.
     unreadable: UnreadableObjects,
     /// What the last complete list was decoded with.
@@ -83,6 +85,7 @@ impl<K: Kind> Default for Inner<K> {
         Self {
             context: watch::Sender::default(),
             namespaces: BTreeMap::new(),
+            len: 0,
             unreadable: UnreadableObjects::default(),
             listed: None,
             since: None,
@@ -179,7 +182,7 @@ impl<K: Kind> Store<K> {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.read(|inner| inner.namespaces.values().map(Vec::len).sum())
+        self.read(|inner| inner.len)
     }
 
     /// True if there is no object.
@@ -324,7 +327,7 @@ impl<K: Kind> Store<K> {
     pub fn upsert(&self, namespace: &str, mut object: K::Object) -> bool {
         K::compact(&mut object);
         self.write(|inner| {
-            let Inner { namespaces, index, .. } = inner;
+            let Inner { namespaces, len, index, .. } = inner;
             let list = namespaces.entry(namespace.into()).or_default();
             match list.binary_search_by(|t| K::name(t).cmp(K::name(&object))) {
                 // The watch reports what the cache has already.
@@ -336,6 +339,7 @@ impl<K: Kind> Store<K> {
                 }
                 Err(at) => {
                     index.changed(None, Some(&object));
+                    *len += 1;
                     list.insert(at, Arc::new(object));
                     true
                 }
@@ -409,6 +413,7 @@ impl<K: Kind> Store<K> {
         }
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
+            inner.len = inner.namespaces.values().map(Vec::len).sum();
             inner.index.replaced(old.values().flatten(), inner.namespaces.values().flatten());
             let unread = std::mem::replace(&mut inner.unreadable, list.unreadable);
             // Otherwise it was read for what was to be kept before.
@@ -443,8 +448,7 @@ impl<K: Kind> Inner<K> {
 
     /// How many objects there are, understood or not.
     fn count(&self) -> usize {
-        let understood: usize = self.namespaces.values().map(Vec::len).sum();
-        understood + self.unreadable.places.values().map(BTreeMap::len).sum::<usize>()
+        self.len + self.unreadable.places.values().map(BTreeMap::len).sum::<usize>()
     }
 
     /// True if it was there.
@@ -452,6 +456,7 @@ impl<K: Kind> Inner<K> {
         let Some(list) = self.namespaces.get_mut(namespace) else { return false };
         let Ok(at) = list.binary_search_by(|t| K::name(t).cmp(name)) else { return false };
         let removed = list.remove(at);
+        self.len -= 1;
         if list.is_empty() {
             self.namespaces.remove(namespace);
         }

@@ -92,6 +92,8 @@ impl StoreIndex<Thing> for Sizes {
 fn an_index_follows_every_change_however_it_comes() {
     let (store, sizes) = (Store::<Things>::default(), Arc::new(Sizes::default()));
     let counted = |what: &str, expected: &[(u8, i32)]| {
+        let all: i32 = expected.iter().map(|(_, count)| count).sum();
+        assert_eq!(store.len(), usize::try_from(all).unwrap(), "{what}");
         let counted: Vec<(u8, i32)> =
             sizes.0.lock().unwrap().iter().map(|(size, count)| (*size, *count)).collect();
         assert_eq!(counted, expected, "{what}");
