@@ -183,7 +183,7 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
     };
     let mut created = Created::default();
     let done = tokio::select! {
-        done = steps(&mut probe, cluster.as_ref(), &mut report, &mut created, io) => Some(done),
+        done = Box::pin(steps(&mut probe, cluster.as_ref(), &mut report, &mut created, io)) => Some(done),
         () = stopped(cluster.is_some()) => None,
     };
     if !report.ok {
