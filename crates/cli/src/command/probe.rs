@@ -60,7 +60,13 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_enum, default_value_t, ignore_case = true)]
     issuer: IssuerArg,
     /// How long a new cluster may take until it is ready, and again until it is deleted
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "1h", requires = "new_cluster")]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = positive_duration,
+        default_value = "1h",
+        conflicts_with_all = ["kubeconfig_secret", "cluster_api", "gardener", "provider", "managed_cluster"]
+    )]
     cluster_timeout: Duration,
     /// How long all else may take: a minute or more, since an API server takes a token for ten seconds after it was revoked
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, default_value = "5m")]
