@@ -31,6 +31,24 @@ metadata: {name: author, namespace: team}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}
 subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
 ";
+/// What the account of a probe with a cluster of its own needs, as the guide says.
+const PROBER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: prober, namespace: team}
+rules:
+- {apiGroups: [coppice.dev], resources: [managedclusters, clusteraccesses], verbs: [create, list, delete]}
+- {apiGroups: [coppice.dev], resources: [managedclusters], resourceNames: [shop], verbs: [get]}
+- {apiGroups: [coppice.dev], resources: [clusteraccesses], resourceNames: [coppice-probe], verbs: [get, patch]}
+- {apiGroups: [cluster.x-k8s.io], resources: [clusters], verbs: [create]}
+- {apiGroups: [''], resources: [secrets], resourceNames: [coppice-probe, shop-kubeconfig], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: prober, namespace: team}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: prober}
+subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
+";
 const FOREIGN: &str =
     "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: other, namespace: team}}";
 
@@ -231,7 +249,11 @@ async fn deleted(plane: &Plane) -> Test {
 
 /// `coppice probe` has a cluster of its own made, uses it, and deletes it.
 async fn probed(plane: &Plane) -> Test {
-    let file = plane.here.plane.dir().join("probe.json");
+    let here = &plane.here;
+    here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], PROBER).await?;
+    let may = ["auth", "can-i", "list", "managedclusters.coppice.dev", "-n", "team"];
+    here.until("alice may probe", async || here.kubectl(ALICE, &may).await.ok()).await?;
+    let file = here.plane.dir().join("probe.json");
     std::fs::write(&file, managed_cluster().to_string())?;
     let file = file.to_str().context("the path is no text")?;
     let args = ["probe", "-n", "team", "--new-cluster", file, "--target-namespace", "team", "-o", "json"];
@@ -240,7 +262,7 @@ async fn probed(plane: &Plane) -> Test {
         plane.until("mcl", "Creating", |o| o["status"]["cluster"].is_object()).await?;
         plane.reconciled(1).await
     };
-    let ((code, out, err), ()) = tokio::try_join!(coppice(&plane.here, ADMIN, &args), played)?;
+    let ((code, out, err), ()) = tokio::try_join!(coppice(here, ALICE, &args), played)?;
     ensure!(code == 0, "{code}: {out}{err}");
     let report: Value = serde_json::from_str(&out)?;
     let steps = report["steps"].as_array().context("no steps")?;
@@ -248,7 +270,7 @@ async fn probed(plane: &Plane) -> Test {
     let of_access = ["create", "issue", "use", "rotate", "replaced", "delete", "revoked"];
     ensure!(names == [&["sweep", "make", "ready"][..], &of_access, &["remove"]].concat(), "{report:#}");
     for kind in ["mcl", "cluster"] {
-        let left = plane.here.get(kind, "team", "shop").await?;
+        let left = here.get(kind, "team", "shop").await?;
         ensure!(left.is_none(), "{left:#?}");
     }
     Ok(())
