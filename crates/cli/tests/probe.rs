@@ -99,6 +99,17 @@ fn what_earlier_probes_left_is_deleted_and_one_that_runs_is_not() {
     assert_eq!(deleted.len(), 1, "{deleted:?}");
     assert_eq!(deleted[0]["preconditions"]["uid"], "old");
     assert!(requests[0].1.contains(ALL) && requests[0].1.contains("labelSelector="), "{requests:?}");
+    // One that is being deleted has failed or ends: it is waited for.
+    let mut going = access("old", "2026-03-01T12:31:00Z", &ready_access());
+    going["metadata"]["deletionTimestamp"] = json!("2026-03-01T12:29:30Z");
+    let script = vec![
+        (LIST, 200, list(std::slice::from_ref(&going))),
+        (LIST, 200, list(&[])),
+        (DELETE, 200, going),
+        (CREATE, 403, status(403, "clusteraccesses.coppice.dev is forbidden")),
+    ];
+    let (ran, _) = against("coppice probe --provider shop", script);
+    assert!(ran.out.contains("deleted coppice-probe"), "{}", ran.out);
     let running = access("old", "2026-03-01T12:31:00Z", &ready_access());
     let (ran, requests) = against("coppice probe --provider shop", vec![(LIST, 200, list(&[running]))]);
     assert!(ran.code == 3 && ran.out.contains("runs until 2026-03-01T12:31:00Z"), "{}", ran.out);

@@ -43,12 +43,14 @@ impl OwnObjects {
         let mut left = BTreeMap::new();
         for found in self.list().await? {
             let of = found.metadata.name.unwrap_or_default();
+            // The name is free once it is gone: its probe has failed, or ends.
+            let is_going = of == name && found.metadata.deletion_timestamp.is_some();
             match leftover(found.metadata.annotations.as_ref(), now) {
-                Leftover::Running(until) if of == name => bail!(
+                Leftover::Running(until) if of == name && !is_going => bail!(
                     "another probe of the name {name} runs until {until}: wait for it, or give this one another name"
                 ),
-                Leftover::Running(_) => {}
-                Leftover::Delete => {
+                Leftover::Running(_) if !is_going => {}
+                Leftover::Running(_) | Leftover::Delete => {
                     let uid = found.metadata.uid.unwrap_or_default();
                     self.delete(&of, &uid).await?;
                     left.insert(uid, of);

@@ -144,7 +144,8 @@ impl Probe<'_> {
         self.own.delete(&self.name, uid).await?;
         let mut last = String::new();
         let gone = wait::until(self.left(), async || {
-            if let Some(access) = self.read().await? {
+            let found = self.read().await?.filter(|found| found.meta.uid.as_deref() == Some(uid));
+            if let Some(access) = found {
                 last = why(&access.status);
                 return Ok(None);
             }
