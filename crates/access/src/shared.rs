@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters::{FoundCluster, ManagedFact};
+use coppice_clusters_api::names::capi_kubeconfig;
 use coppice_clusters_api::{ClusterProviderSpec, ClusterSource, GardenerShoot, Issuer, SecretKey};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::collapse::Collapse;
@@ -134,6 +135,25 @@ impl Providers {
         }
     }
 
+    /// Whether it is in that Secret. That is asked about each Secret that changes, of every `ClusterAccess` that may use it: names are compared, and
+    /// not copied.
+    pub(crate) fn is_source_of_access(&self, (namespace, secret): (&str, &str), access: &Access) -> bool {
+        let Some(cluster) = self.cluster_of(access) else { return false };
+        let is_here = *access.namespace == *namespace;
+        let is_of = |name: &str, is_garden: bool| {
+            let provider = if self.are_in(namespace) { self.store.get("", name) } else { None };
+            let spec = provider.as_ref().and_then(|provider| provider.spec.as_ref().ok());
+            spec.is_some_and(|spec| spec.credential.secret == secret && spec.project.is_some() == is_garden)
+        };
+        match (&cluster.kubeconfig_secret, &cluster.cluster_api, &cluster.gardener, &cluster.provider) {
+            (Some(of), ..) => is_here && of.name == secret,
+            (None, Some(of), ..) => is_here && capi_kubeconfig(&of.name) == secret,
+            (None, None, Some(shoot), _) => is_of(&shoot.provider, true),
+            (None, None, None, Some(provider)) => is_of(&provider.name, false),
+            (None, None, None, None) => false,
+        }
+    }
+
     /// Where the kubeconfig of one is.
     pub(crate) fn source(&self, provider: &ClusterProviderSpec) -> Source {
         let credential = &provider.credential;
@@ -161,5 +181,65 @@ impl Providers {
         let provider = self.store.get("", name)?;
         let least = provider.spec.as_ref().ok()?.min_forget_after;
         Some(SignedDuration::from_secs(least.as_secs_i64()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_runtime::clock::Clock;
+    use coppice_runtime::read;
+    use coppice_scripted::NOW;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn access(cluster: &Value) -> Access {
+        let object = json!({
+            "metadata": {"name": "ci", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": 1},
+            "spec": {
+                "cluster": cluster, "output": {"secret": "out"},
+                "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}},
+            }
+        });
+        read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap()
+    }
+
+    #[test]
+    fn the_secret_with_the_kubeconfig_of_a_target_is_known_without_a_copy_of_its_name() {
+        let clock = Clock::following_tokio(NOW);
+        let shared = Shared::new(clock, Unencrypted::Nowhere, "platform", NonZeroUsize::MIN, None);
+        let providers = &shared.providers;
+        for (name, project) in [("plain", None), ("garden", Some("dev"))] {
+            let provider = json!({
+                "metadata": {"name": name, "uid": name, "resourceVersion": "1", "generation": 1},
+                "spec": {"credential": {"secret": format!("of-{name}")}, "project": project, "allow": []}
+            });
+            let provider = read::decoded::<ClusterProviders>(provider.to_string().as_bytes(), &()).unwrap();
+            providers.store.upsert("", provider);
+        }
+        for (cluster, is_in) in [
+            (json!({"kubeconfigSecret": {"name": "target"}}), Some(("team", "target"))),
+            (json!({"clusterAPI": {"name": "shop"}}), Some(("team", "shop-kubeconfig"))),
+            (json!({"provider": {"name": "plain"}}), Some(("platform", "of-plain"))),
+            (json!({"gardener": {"provider": "garden", "shoot": "shop"}}), Some(("platform", "of-garden"))),
+            // A provider of the other kind leads nowhere.
+            (json!({"provider": {"name": "garden"}}), None),
+            (json!({"gardener": {"provider": "plain", "shoot": "shop"}}), None),
+            (json!({"provider": {"name": "gone"}}), None),
+        ] {
+            let access = access(&cluster);
+            for namespace in ["team", "platform"] {
+                for secret in ["target", "shop-kubeconfig", "of-plain", "of-garden"] {
+                    let found = providers.is_source_of_access((namespace, secret), &access);
+                    assert_eq!(found, is_in == Some((namespace, secret)), "{cluster}: {namespace}/{secret}");
+                    let source = providers.source_of_access(&access);
+                    assert_eq!(
+                        found,
+                        source.is_some_and(|source| source.is_in(namespace, secret)),
+                        "{cluster}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -133,7 +133,7 @@ impl ClusterAccessController {
         let wake = |access: &Access| {
             let is_output = access.spec.as_ref().is_ok_and(|spec| spec.output.secret == secret)
                 && *access.namespace == *namespace;
-            if is_output || observe::source(self, access).is_some_and(|at| at.is_in(namespace, secret)) {
+            if is_output || self.providers.is_source_of_access((namespace, secret), access) {
                 queue.add(AccessKey::new(&access.namespace, &access.name));
             }
         };
