@@ -135,8 +135,8 @@ impl Providers {
         }
     }
 
-    /// Whether it is in that Secret. That is asked about each Secret that changes, of every `ClusterAccess` that may use it: names are compared, and
-    /// not copied.
+    /// Whether the kubeconfig of the target of a `ClusterAccess` is in that Secret. It is asked of every access about each Secret that changes: names
+    /// are compared, and not copied.
     pub(crate) fn is_source_of_access(&self, (namespace, secret): (&str, &str), access: &Access) -> bool {
         let Some(cluster) = self.cluster_of(access) else { return false };
         let is_here = *access.namespace == *namespace;
@@ -186,7 +186,6 @@ impl Providers {
 
 #[cfg(test)]
 mod tests {
-    use coppice_runtime::clock::Clock;
     use coppice_runtime::read;
     use coppice_scripted::NOW;
     use serde_json::{Value, json};
