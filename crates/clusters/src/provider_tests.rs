@@ -259,11 +259,15 @@ fn a_change_of_rights_waits_for_the_budget_unless_it_only_takes_some_away() {
     let changed =
         |permission, turn, narrows| Observed { generation: 2, turn, narrows, ..of_provider(permission) };
     let again = at(9);
-    let waiting = changed(Permission::Allowed, Turn::NotBefore(again), false);
-    let status = saved(plan(&waiting, at(1)));
-    assert_eq!(status.observed_generation, Some(1), "the target has what it had");
-    let mut waiting = Observed { status, ..waiting };
-    assert_eq!(plan(&waiting, at(1)), Step::Wait(Some(again)));
+    let mut waiting = changed(Permission::Allowed, Turn::NotBefore(again), false);
+    assert_eq!(
+        plan(&waiting, at(1)),
+        Step::Wait(Some(again)),
+        "the target has what status says of the spec before"
+    );
+    let ready = condition::find(&waiting.status.conditions, READY).unwrap();
+    let generations = [waiting.status.observed_generation, ready.observed_generation];
+    assert_eq!((generations, &*ready.status), ([Some(1); 2], "True"));
     waiting.status.superseded = vec!["u-0".to_owned()];
     assert_eq!(plan(&waiting, at(1)), Step::Revoke { credential: "u-0".to_owned() });
     assert_eq!(plan(&changed(Permission::Allowed, Turn::Granted, false), at(1)), Step::ApplyRights);
