@@ -48,8 +48,6 @@ struct Inner<K: Kind> {
     interrupted: bool,
     /// For how long the watch is trusted without a sign of life.
     stale_after: Duration,
-    /// Counts changes, and now and then what is none.
-    changes: u64,
     index: Index<K::Object>,
 }
 
@@ -93,7 +91,6 @@ impl<K: Kind> Default for Inner<K> {
             problem: None,
             interrupted: false,
             stale_after: ResyncIntervals::default().fresh,
-            changes: 0,
             index: Index::default(),
         }
     }
@@ -106,14 +103,7 @@ impl<K: Kind> Store<K> {
     }
 
     fn write<R>(&self, f: impl FnOnce(&mut Inner<K>) -> R) -> R {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        inner.changes += 1;
-        f(&mut inner)
-    }
-
-    /// What was found out of all objects still holds while this number is the same.
-    pub fn changes(&self) -> u64 {
-        self.read(|inner| inner.changes)
+        f(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Has an index follow every change from now on. What is there it gets at once.
@@ -386,8 +376,7 @@ impl<K: Kind> Store<K> {
         self.write(|inner| {
             inner.index.replaced(inner.namespaces.values().flatten(), std::iter::empty());
             let (context, index) = (inner.context.clone(), inner.index.clone());
-            let (stale_after, changes) = (inner.stale_after, inner.changes);
-            *inner = Inner { context, stale_after, changes, index, ..Inner::default() };
+            *inner = Inner { context, stale_after: inner.stale_after, index, ..Inner::default() };
         });
     }
 

@@ -50,28 +50,6 @@ impl Kind for Things {
     }
 }
 
-#[test]
-fn every_change_has_another_number() {
-    let (store, mut seen) = (Store::<Things>::default(), std::collections::BTreeSet::new());
-    let mut another = |what: &str| assert!(seen.insert(store.changes()), "{what}: {}", store.changes());
-    another("nothing");
-    store.upsert("a", Thing("x", 1));
-    another("one more");
-    store.upsert("a", Thing("x", 2));
-    another("another state");
-    store.remove("a", "x");
-    another("one less");
-    let mut list = store.relist();
-    list.push(item("b", "y", Ok(Thing("y", 1))));
-    store.replace(list, None);
-    another("a list");
-    store.clear();
-    another("nothing again");
-    let number = store.changes();
-    assert!(store.get("b", "y").is_none() && store.is_empty());
-    assert_eq!(store.changes(), number, "a read is no change");
-}
-
 /// How many there are of each size.
 #[derive(Debug, Default)]
 struct Sizes(std::sync::Mutex<BTreeMap<u8, i32>>);
