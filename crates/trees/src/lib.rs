@@ -22,6 +22,7 @@ mod reads;
 pub mod replica;
 mod seen_trees;
 pub mod subnamespace;
+mod throttle;
 mod turns;
 mod writes;
 

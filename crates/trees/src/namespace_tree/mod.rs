@@ -13,8 +13,7 @@ mod observe;
 mod plan;
 mod report;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_runtime::controller::Controller;
@@ -23,36 +22,23 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
+use crate::throttle::Throttle;
 use apply::TreeProgress;
 
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 20;
 
-/// So often at most it is said that a tree is larger, and nothing else: many namespaces may come at once.
-const SIZE_EVERY: Duration = Duration::from_secs(1);
-
 /// The controller of `NamespaceTree`. Its keys are names.
 pub struct NamespaceTreeController {
     context: Arc<TreeContext>,
-    /// When it was last said of a tree that it is larger.
-    sized: Mutex<BTreeMap<Arc<str>, Instant>>,
+    /// How often it is said of a tree that it is larger.
+    sizes: Throttle<Arc<str>>,
 }
 
 impl NamespaceTreeController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context, sized: Mutex::default() }
-    }
-
-    /// When it may be said again that a tree is larger; none if now, and it is noted that it is.
-    fn grows_at(&self, tree: &Arc<str>) -> Option<Instant> {
-        let (mut sized, now) = (self.sized.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        sized.retain(|_, at| now < *at + SIZE_EVERY);
-        if let Some(at) = sized.get(tree) {
-            return Some(*at + SIZE_EVERY);
-        }
-        sized.insert(Arc::clone(tree), now);
-        None
+        Self { context, sizes: Throttle::default() }
     }
 
     /// The trees with this root.
@@ -137,7 +123,7 @@ impl Controller for NamespaceTreeController {
         }
         if plan.says_only_size(&observation.tree.status) {
             if plan.grows(&observation.tree.status)
-                && let Some(next) = self.grows_at(&name)
+                && let Some(next) = self.sizes.until(&name)
             {
                 return ReconcileResult::At(next);
             }

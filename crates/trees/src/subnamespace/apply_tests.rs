@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_api::SubnamespaceStatus;
 use coppice_api::names::{LABEL_PROTECTED, LABEL_SUBNAMESPACE};
 use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_kinds::{Configs, NamespaceTrees};
@@ -358,6 +359,20 @@ async fn what_is_marked_for_one_below_protects_it_and_nothing_below_that_goes() 
         let [(one, own)] = &seen.below[..] else { panic!("{} are below", seen.below.len()) };
         let is_protected = own.as_deref().is_some_and(|own| seen.settings.protection(own).is_some());
         assert_eq!((&*one.name, is_protected), ("shop-web-a", is_known), "{creator}");
+    }
+}
+
+#[test]
+fn that_more_are_right_below_is_said_later_and_everything_else_at_once() {
+    let own = ready().namespace.unwrap();
+    let labels = own.labels.iter().chain([(LABEL_CHILDREN, "u-2")]).collect();
+    let namespace = Some(Arc::new(NamespaceFacts { labels, ..(*own).clone() }));
+    let children = vec![ready().object].into();
+    let planned = plan::plan(&Observation { namespace, children, ..ready() });
+    assert_eq!((&planned.step, planned.status.children, planned.status.depth), (&Step::Nothing, 1, 1));
+    for (children, depth, expected) in [(0, 1, true), (1, 1, false), (2, 1, false), (0, 2, false)] {
+        let stored = SubnamespaceStatus { children, depth, ..planned.status.clone() };
+        assert_eq!(super::super::says_only_size(&planned, &stored), expected, "{children}, {depth}");
     }
 }
 

@@ -26,8 +26,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_api::SubnamespacePhase;
 use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
 use coppice_hierarchy::MAX_CHANGES;
 use coppice_kinds::SubnamespaceObject;
 use coppice_runtime::controller::Controller;
@@ -38,7 +38,9 @@ use tokio::time::Instant;
 use crate::context::TreeContext;
 use crate::position::is_detaching;
 use crate::seen_trees::{SeenTrees, TreeChange};
+use crate::throttle::Throttle;
 use apply::SubnamespaceProgress;
+use plan::{Step, SubnamespacePlan};
 use round_robin::RoundRobin;
 use seen_above::SeenAbove;
 pub(crate) use unseen::UnseenWrites;
@@ -56,6 +58,8 @@ pub struct SubnamespaceController {
     robin: RoundRobin,
     seen_trees: SeenTrees,
     seen_above: SeenAbove,
+    /// How often it is said of a namespace that more are right below it.
+    sizes: Throttle<SubnamespaceKey>,
 }
 
 /// Namespace and name of a `Subnamespace`.
@@ -84,7 +88,7 @@ impl SubnamespaceController {
     pub fn new(context: Arc<TreeContext>) -> Self {
         let (robin, seen_trees, seen_above) =
             (RoundRobin::default(), SeenTrees::default(), SeenAbove::default());
-        Self { context, robin, seen_trees, seen_above }
+        Self { context, robin, seen_trees, seen_above, sizes: Throttle::default() }
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
@@ -245,6 +249,14 @@ impl Drop for EndOfRun<'_> {
     }
 }
 
+/// Whether there is nothing to do but to say that more are right below a namespace.
+fn says_only_size(plan: &SubnamespacePlan, stored: &SubnamespaceStatus) -> bool {
+    let children = plan.status.children;
+    plan.step == Step::Nothing
+        && children > stored.children
+        && plan.status == SubnamespaceStatus { children, ..stored.clone() }
+}
+
 /// Whether it does not have what it asks for.
 fn is_waiting(object: &SubnamespaceObject) -> bool {
     object.status.phase != Some(SubnamespacePhase::Ready)
@@ -342,6 +354,11 @@ impl Controller for SubnamespaceController {
         let plan = plan::plan(&observation);
         if plan.is_steady(&observation.object.status) {
             return self.at(plan.next_check);
+        }
+        if says_only_size(&plan, &observation.object.status)
+            && let Some(next) = self.sizes.until(&key)
+        {
+            return ReconcileResult::At(next);
         }
         if apply::says_ready(context, &permit, &observation.object, &plan).await {
             return self.at(plan.next_check);
