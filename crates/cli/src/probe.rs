@@ -60,19 +60,25 @@ pub(crate) fn spec(
     }
 }
 
-/// What is to be done about an earlier probe's `ClusterAccess`.
+/// What is to be done about what has [`LABEL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     /// Its probe has ended, or was killed.
     Delete,
     /// Its probe runs until then.
     Running(Timestamp),
+    /// No probe has created it: it does not say until when one runs.
+    OfOthers,
 }
 
-/// What becomes of a `ClusterAccess` with [`LABEL`], by its annotations.
+/// What becomes of an object with [`LABEL`], by its annotations.
 pub(crate) fn leftover(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) -> Leftover {
     let until = annotations.and_then(|all| all.get(ANNOTATION_UNTIL)?.parse::<Timestamp>().ok());
-    until.filter(|until| now < *until).map_or(Leftover::Delete, Leftover::Running)
+    match until {
+        Some(until) if now < until => Leftover::Running(until),
+        Some(_) => Leftover::Delete,
+        None => Leftover::OfOthers,
+    }
 }
 
 /// How far a `ClusterAccess` or a `ManagedCluster` is.
@@ -364,15 +370,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_probe_that_still_runs_has_is_left_alone() {
+    fn what_a_probe_that_still_runs_has_and_what_others_have_is_left_alone() {
         let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let of = |until: &str| {
             leftover(Some(&BTreeMap::from([(ANNOTATION_UNTIL.to_owned(), until.to_owned())])), now)
         };
         assert_eq!(of("2026-03-01T12:00:01Z"), Leftover::Running(now + jiff::SignedDuration::from_secs(1)));
         assert_eq!(of("2026-03-01T12:00:00Z"), Leftover::Delete);
-        assert_eq!(of("soon"), Leftover::Delete);
-        assert_eq!(leftover(None, now), Leftover::Delete);
+        assert_eq!(of("soon"), Leftover::OfOthers);
+        assert_eq!(leftover(None, now), Leftover::OfOthers);
     }
 
     #[test]

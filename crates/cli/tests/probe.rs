@@ -179,6 +179,62 @@ fn a_new_cluster_is_made_and_waited_for_and_deleted_also_where_a_step_fails() {
 }
 
 #[test]
+fn a_cluster_whose_creation_was_not_answered_is_deleted_if_it_is_of_this_probe() {
+    for (until, is_own) in [("2026-03-01T15:35:00Z", true), ("2026-03-01T15:35:01Z", false)] {
+        let new = cluster("new", until, &json!({}));
+        let script = vec![
+            (LIST, 200, list(&[])),
+            (CLUSTERS, 200, list(&[])),
+            (MAKE, 504, status(504, "request did not complete within the allotted timeout")),
+            (CLUSTER, 200, new.clone()),
+            (REMOVE, 200, new),
+        ];
+        let (ran, requests) = with_new_cluster(FILE, script);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        let deleted = requests.iter().filter(|(method, ..)| method == "DELETE");
+        let uids: Vec<&Value> = deleted.map(|(_, _, body)| &body["preconditions"]["uid"]).collect();
+        assert_eq!(uids, if is_own { vec![&json!("new")] } else { Vec::new() });
+        let says = if is_own { "is being deleted" } else { "may be created still" };
+        assert!(ran.code == 3 && report["cleanup"].as_str().unwrap().contains(says), "{report:#}");
+    }
+}
+
+#[test]
+fn a_cluster_that_has_the_label_alone_is_none_of_a_probe() {
+    let mut copied = cluster("old", "", &json!({}));
+    copied["metadata"].as_object_mut().unwrap().remove("annotations");
+    let script = vec![
+        (LIST, 200, list(&[])),
+        (CLUSTERS, 200, list(&[copied])),
+        (MAKE, 409, status(409, "managedclusters.coppice.dev \"shop\" already exists")),
+    ];
+    let (ran, requests) = with_new_cluster(FILE, script);
+    assert!(ran.code == 3 && ran.out.contains("which no probe has left"), "{}", ran.out);
+    assert!(requests.iter().all(|(method, ..)| method != "DELETE"), "{requests:?}");
+}
+
+#[test]
+fn a_cluster_that_was_left_goes_although_an_access_stays() {
+    let (access, cluster) = (
+        access("a", "2026-03-01T12:29:00Z", &ready_access()),
+        cluster("old", "2026-03-01T12:29:00Z", &json!({})),
+    );
+    let script = vec![
+        (LIST, 200, list(&[access])),
+        (DELETE, 403, status(403, "clusteraccesses.coppice.dev is forbidden")),
+        (CLUSTERS, 200, list(std::slice::from_ref(&cluster))),
+        (REMOVE, 200, cluster),
+    ];
+    let (ran, requests) = with_new_cluster(FILE, script);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let steps = report["steps"].as_array().unwrap();
+    assert!(steps.len() == 1 && steps[0]["message"].as_str().unwrap().contains("forbidden"), "{report:#}");
+    let removed =
+        requests.iter().find(|(method, path, _)| method == "DELETE" && path.contains("/managedclusters/"));
+    assert_eq!(removed.unwrap().2["preconditions"]["uid"], "old");
+}
+
+#[test]
 fn the_access_of_a_new_cluster_names_it() {
     let made = json!({"kind": "Cluster", "namespace": "default", "name": "shop", "uid": "c"});
     let ready = json!({"state": "Ready", "observedGeneration": 1, "cluster": made});

@@ -46,7 +46,7 @@ Steps: sweep, create, issue, use, rotate, replaced (the first credential is not 
 With a new cluster make and ready come after sweep, and remove at the end.
 A certificate cannot be revoked: of one that was replaced it is said until when it is valid, and at the end it has no rights.
 
-Exit codes: 0 all steps were done, 1 error, 2 usage, 3 a step failed: which one, why and what to do is printed.")]
+Exit codes: 0 all steps were done, 1 error, 2 usage, 3 a step failed: which one, why and what to do is printed; or it was stopped.")]
 pub(crate) struct ProbeArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -195,11 +195,12 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
     if !report.ok {
         report.cleanup = clean_up(&probe, cluster.as_ref(), &created, done.is_none()).await;
     }
-    done.transpose()?;
     match args.output {
         Output::Json => print::json(io.out, &report)?,
         Output::Table => write(&report, !args.no_headers, io)?,
     }
+    // What is left is said before that.
+    done.transpose()?;
     Ok(if report.ok { Exit::Ok } else { Exit::Attention })
 }
 
@@ -213,7 +214,7 @@ impl ProbeArgs {
     }
 }
 
-/// The uids of what a probe has created.
+/// The uids of what a probe has created, as far as it knows them.
 #[derive(Default)]
 struct Created {
     cluster: Option<String>,
@@ -229,11 +230,9 @@ async fn clean_up(
 ) -> Option<String> {
     let mut said = Vec::new();
     said.extend(is_stopped.then(|| "it was stopped".to_owned()));
-    if let Some(uid) = &created.access {
-        said.push(probe.give_up(uid).await);
-    }
-    if let (Some(cluster), Some(uid)) = (cluster, &created.cluster) {
-        said.push(cluster.give_up(uid).await);
+    said.extend(probe.give_up(created.access.as_deref()).await);
+    if let Some(cluster) = cluster {
+        said.extend(cluster.give_up(created.cluster.as_deref()).await);
     }
     (!said.is_empty()).then(|| said.join("; "))
 }
@@ -280,9 +279,7 @@ async fn steps(
     created: &mut Created,
     io: &mut Io<'_>,
 ) -> Result<()> {
-    if step(Step::Sweep, report, io, sweep(probe, cluster)).await?.is_none() {
-        return Ok(());
-    }
+    let Some(since) = step(Step::Sweep, report, io, sweep(probe, cluster)).await? else { return Ok(()) };
     let Some(cluster) = cluster else {
         return access_steps(probe, report, &mut created.access, io).await.map(drop);
     };
@@ -291,22 +288,32 @@ async fn steps(
     if step(Step::Ready, report, io, cluster.ready(uid)).await?.is_none() {
         return Ok(());
     }
-    probe.begin();
+    probe.not_counted_since(since);
     if access_steps(probe, report, &mut created.access, io).await?.is_some() {
         step(Step::Remove, report, io, cluster.removed(uid)).await?;
     }
     Ok(())
 }
 
-/// Deletes what probes left that have ended: accesses first, whose credentials are revoked in the clusters.
-async fn sweep(probe: &Probe<'_>, cluster: Option<&NewCluster>) -> Result<((), String)> {
-    let mut left = probe.sweep().await?;
-    if let Some(cluster) = cluster {
-        left.extend(cluster.sweep().await?);
-    }
+/// Deletes what probes left that have ended: accesses first, whose credentials are revoked in the clusters. Since when it is about clusters.
+async fn sweep(probe: &Probe<'_>, cluster: Option<&NewCluster>) -> Result<(Instant, String)> {
+    let left = probe.sweep().await;
+    let since = Instant::now();
+    let left = match (left, cluster) {
+        (Ok(mut left), Some(cluster)) => {
+            left.extend(cluster.sweep().await?);
+            left
+        }
+        (Err(error), Some(cluster)) => {
+            // Clusters cost money: they go although an access stays. What fails of that, the next probe finds.
+            let _ = cluster.delete_left().await;
+            return Err(error);
+        }
+        (left, None) => left?,
+    };
     let said =
         if left.is_empty() { "nothing was left".to_owned() } else { format!("deleted {}", left.join(", ")) };
-    Ok(((), said))
+    Ok((since, said))
 }
 
 /// The steps with the `ClusterAccess`, until one fails: none. `created`: the uid of what was created.

@@ -85,6 +85,11 @@ impl NewCluster {
         self.own.sweep(&self.template.name, self.now, self.timeout).await
     }
 
+    /// The same, and does not wait until they are gone.
+    pub(super) async fn delete_left(&self) -> Result<()> {
+        self.own.delete_left(&self.template.name, self.now).await.map(drop)
+    }
+
     /// Creates the `ManagedCluster`; its uid.
     pub(super) async fn make(&self) -> Result<(String, String)> {
         let Template { name, spec } = &self.template;
@@ -132,9 +137,9 @@ impl NewCluster {
         Ok(((), "ManagedCluster and cluster are gone".to_owned()))
     }
 
-    /// Deletes it without waiting; what came of it.
-    pub(super) async fn give_up(&self, uid: &str) -> String {
-        self.own.give_up(&self.template.name, uid).await
+    /// Deletes it without waiting; what came of it, none if there is none.
+    pub(super) async fn give_up(&self, uid: Option<&str>) -> Option<String> {
+        self.own.give_up(&self.template.name, uid, self.until).await
     }
 
     /// The `ManagedCluster` of this uid. That the API server does not answer for a while in an hour is no failure of the cluster.

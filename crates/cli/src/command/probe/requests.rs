@@ -63,9 +63,9 @@ impl Probe<'_> {
         Ok((uid, self.to_string()))
     }
 
-    /// What is left of its time counts from now on: the cluster that was made for it has taken a time of its own.
-    pub(super) fn begin(&mut self) {
-        self.deadline = Instant::now() + std::time::Duration::from(self.timeout);
+    /// What was done since then has a time of its own.
+    pub(super) fn not_counted_since(&mut self, since: Instant) {
+        self.deadline += since.elapsed();
     }
 
     /// Waits for a credential, and takes it from the Secret.
@@ -166,9 +166,9 @@ impl Probe<'_> {
         self.dead(second, codes).await
     }
 
-    /// Deletes the `ClusterAccess` of a probe that failed, without waiting; what came of it.
-    pub(super) async fn give_up(&self, uid: &str) -> String {
-        self.own.give_up(&self.name, uid).await
+    /// Deletes the `ClusterAccess` of a probe that failed, without waiting; what came of it, none if there is none.
+    pub(super) async fn give_up(&self, uid: Option<&str>) -> Option<String> {
+        self.own.give_up(&self.name, uid, self.until).await
     }
 
     async fn permitted(&self, issued: &Issued) -> Result<()> {
