@@ -71,6 +71,20 @@ fn a_step_that_fails_says_why_and_what_to_do_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn of_what_is_gone_it_is_not_said_that_it_is_being_deleted() {
+    let new = access("new", "2026-03-01T12:35:00Z", &json!({"phase": "Refused"}));
+    let script = vec![
+        (LIST, 200, list(&[])),
+        (CREATE, 201, new.clone()),
+        (GET, 200, new),
+        (DELETE, 404, status(404, "clusteraccesses.coppice.dev \"coppice-probe\" not found")),
+    ];
+    let (ran, _) = against("coppice probe --provider shop -o json", script);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(ran.code == 3 && report["cleanup"].is_null(), "{report:#}");
+}
+
+#[test]
 fn a_table_shows_each_step() {
     let (ran, _) = against(
         "coppice probe --cluster-api shop --no-headers",
@@ -193,7 +207,8 @@ fn a_cluster_whose_creation_was_not_answered_is_deleted_if_it_is_of_this_probe()
         let report: Value = serde_json::from_str(&ran.out).unwrap();
         let deleted = requests.iter().filter(|(method, ..)| method == "DELETE");
         let uids: Vec<&Value> = deleted.map(|(_, _, body)| &body["preconditions"]["uid"]).collect();
-        assert_eq!(uids, if is_own { vec![&json!("new")] } else { Vec::new() });
+        let expected = json!("new");
+        assert_eq!(uids, if is_own { vec![&expected] } else { Vec::new() });
         let says = if is_own { "is being deleted" } else { "may be created still" };
         assert!(ran.code == 3 && report["cleanup"].as_str().unwrap().contains(says), "{report:#}");
     }

@@ -193,7 +193,7 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
         () = stopped(cluster.is_some()) => None,
     };
     if !report.ok {
-        report.cleanup = clean_up(&probe, cluster.as_ref(), &created, done.is_none()).await;
+        report.cleanup = Box::pin(clean_up(&probe, cluster.as_ref(), &created, done.is_none())).await;
     }
     match args.output {
         Output::Json => print::json(io.out, &report)?,

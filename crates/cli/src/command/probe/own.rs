@@ -107,13 +107,13 @@ impl OwnObjects {
         created.metadata.uid.context("it has no uid")
     }
 
-    /// Asks for a deletion of exactly that one, if it is still there.
-    pub(super) async fn delete(&self, name: &str, uid: &str) -> Result<()> {
+    /// Asks for a deletion of exactly that one; whether it was still there.
+    pub(super) async fn delete(&self, name: &str, uid: &str) -> Result<bool> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match self.api.delete(name, &params).await {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if matches!(code(&error), Some(404 | 409)) => Ok(false),
             Err(error) => Err(failed(&format!("{} cannot be deleted", self.named(name)), &error)),
         }
     }
@@ -127,15 +127,15 @@ impl OwnObjects {
         let named = self.named(name);
         let deleting = tokio::time::timeout(GIVES_UP, async {
             let found = if uid.is_some() { None } else { self.created_until(name, until).await? };
-            let Some(uid) = uid.or(found.as_deref()) else { return anyhow::Ok(false) };
-            self.delete(name, uid).await?;
-            Ok(true)
+            let Some(uid) = uid.or(found.as_deref()) else { return anyhow::Ok(None) };
+            self.delete(name, uid).await.map(Some)
         });
         let why = match deleting.await {
-            Ok(Ok(true)) => {
+            Ok(Ok(Some(true))) => {
                 return Some(format!("{named} is being deleted; the next probe deletes what is left"));
             }
-            Ok(Ok(false)) => format!("{named} is not there, and may be created still"),
+            Ok(Ok(Some(false))) => return None,
+            Ok(Ok(None)) => format!("{named} is not there, and may be created still"),
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => {
                 format!("{named} may be there still: the API server does not answer within {GIVES_UP:?}")
