@@ -1,3 +1,6 @@
+use coppice_clusters_api::ClusterAccessSpec;
+use coppice_quantity::Duration;
+
 use super::*;
 use crate::plan::tests::{at, cluster, issuing, new, saved, secret, settled};
 use crate::{Progress, Step, plan};
@@ -294,6 +297,26 @@ fn of_a_later_spec_it_is_ready_once_the_target_has_its_rights() {
     // What is wrong is so of the spec as it is now.
     let expired = failed(&observed, Reason::NotAllowed, "not allowed", at(86_400));
     assert_eq!(generation(&expired, READY), ("False".to_owned(), Some(3)));
+}
+
+#[test]
+fn a_change_that_is_about_no_rights_is_ready_as_well_once_they_are_applied() {
+    let changes: [fn(&mut ClusterAccessSpec); 5] = [
+        |spec| spec.ttl = Duration::from_secs(7200),
+        |spec| spec.rotate_at = 50,
+        |spec| spec.rotate = Some("now".to_owned()),
+        |spec| spec.suspend = true,
+        |spec| spec.forget_after = Duration::from_secs(600),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut observed = settled();
+        observed.generation = 2;
+        change(&mut observed.spec);
+        assert_eq!(plan(&observed, at(5)), Step::ApplyRights, "{number}");
+        observed.status = rights_applied(&observed, at(5));
+        let ready = condition::find(&observed.status.conditions, READY).unwrap();
+        assert_eq!((&*ready.status, ready.observed_generation), ("True", Some(2)), "{number}");
+    }
 }
 
 #[test]
