@@ -77,6 +77,63 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
+/// An API server that has nothing. It says here that it was asked to create something, and answers nothing.
+#[cfg(unix)]
+fn never_creates(asked: std::sync::mpsc::Sender<()>) -> String {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
+    const NOTHING: &str = r#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}"#;
+    const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"not found","reason":"NotFound","code":404}"#;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, asked) = (stream.unwrap(), asked.clone());
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let first = lines.next().unwrap_or_default();
+                lines.take_while(|line| !line.is_empty()).for_each(drop);
+                if first.starts_with("POST ") {
+                    asked.send(()).unwrap();
+                    // Until the client is gone.
+                    let _ = stream.read_to_end(&mut Vec::new());
+                    return;
+                }
+                let is_list = first.contains("labelSelector=");
+                let (code, body) = if is_list { ("200 OK", NOTHING) } else { ("404 Not Found", NOT_FOUND) };
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {code}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close"
+                );
+                let _ = stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes());
+            });
+        }
+    });
+    url
+}
+
+#[cfg(unix)]
+#[test]
+fn a_probe_that_is_stopped_says_that_its_cluster_may_be_created_still() {
+    let (asked, heard) = std::sync::mpsc::channel();
+    let server = never_creates(asked);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("probe.yaml");
+    let cluster = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedCluster, metadata: {name: shop}, \
+        spec: {provider: {clusterAPI: {class: small}}, version: 1.33.4}}";
+    std::fs::write(&file, cluster).unwrap();
+    let args = ["probe", "--server", server.as_str(), "--new-cluster", file.to_str().unwrap(), "-o", "json"];
+    let child = coppice(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", pid.as_str()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{out}{}", text(&output.stderr));
+    let says = "it was stopped; ManagedCluster default/shop is not there, and may be created still";
+    assert!(out.contains(says), "{out}");
+}
+
 #[test]
 fn every_shell_gets_its_completion() {
     for shell in ["bash", "zsh", "fish", "powershell", "kubectl"] {
