@@ -110,7 +110,7 @@ impl<K: Kind> Store<K> {
     pub fn set_index(&self, index: Arc<dyn StoreIndex<K::Object>>) {
         self.write(|inner| {
             inner.index = Index(Some(index));
-            inner.index.replaced(std::iter::empty(), inner.namespaces.values().flatten());
+            inner.index.changed(None, all::<K>(&inner.namespaces));
         });
     }
 
@@ -162,7 +162,7 @@ impl<K: Kind> Store<K> {
 
     /// Calls back for every object, under the lock: keep it short.
     pub fn for_each(&self, mut f: impl FnMut(&K::Object)) {
-        self.read(|inner| inner.namespaces.values().flatten().for_each(|t| f(t)));
+        self.read(|inner| all::<K>(&inner.namespaces).for_each(&mut f));
     }
 
     /// How many namespaces have at least one object.
@@ -374,7 +374,7 @@ impl<K: Kind> Store<K> {
     /// Nothing is known of the kind any more: nobody watches it.
     pub(crate) fn clear(&self) {
         self.write(|inner| {
-            inner.index.replaced(inner.namespaces.values().flatten(), std::iter::empty());
+            inner.index.changed(all::<K>(&inner.namespaces), None);
             let (context, index) = (inner.context.clone(), inner.index.clone());
             *inner = Inner { context, stale_after: inner.stale_after, index, ..Inner::default() };
         });
@@ -403,7 +403,7 @@ impl<K: Kind> Store<K> {
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
             inner.len = inner.namespaces.values().map(Vec::len).sum();
-            inner.index.replaced(old.values().flatten(), inner.namespaces.values().flatten());
+            inner.index.changed(all::<K>(&old), all::<K>(&inner.namespaces));
             let unread = std::mem::replace(&mut inner.unreadable, list.unreadable);
             // Otherwise it was read for what was to be kept before.
             if Arc::ptr_eq(&list.context, &inner.context.borrow()) {
@@ -456,6 +456,11 @@ impl<K: Kind> Inner<K> {
 
 /// The objects of one kind, by namespace and then by name.
 type Objects<K> = BTreeMap<Box<str>, Vec<Arc<<K as Kind>::Object>>>;
+
+/// All of them, in order.
+fn all<K: Kind>(objects: &Objects<K>) -> impl Iterator<Item = &K::Object> {
+    objects.values().flatten().map(|object| &**object)
+}
 
 /// What cannot be understood of one kind.
 #[derive(Debug, Default)]

@@ -50,19 +50,22 @@ impl Kind for Things {
     }
 }
 
-/// How many there are of each size.
+/// How many there are of each size; and how many changes there were.
 #[derive(Debug, Default)]
-struct Sizes(std::sync::Mutex<BTreeMap<u8, i32>>);
+struct Sizes(std::sync::Mutex<(BTreeMap<u8, i32>, usize)>);
 
 impl StoreIndex<Thing> for Sizes {
-    fn changed(&self, before: Option<&Thing>, after: Option<&Thing>) {
-        let mut sizes = self.0.lock().unwrap();
-        for (thing, by) in [(before, -1), (after, 1)] {
-            if let Some(thing) = thing {
-                *sizes.entry(thing.1).or_default() += by;
-            }
+    fn changed(&self, before: &mut dyn Iterator<Item = &Thing>, after: &mut dyn Iterator<Item = &Thing>) {
+        let mut all = self.0.lock().unwrap();
+        let (sizes, changes) = &mut *all;
+        for thing in before {
+            *sizes.entry(thing.1).or_default() -= 1;
+        }
+        for thing in after {
+            *sizes.entry(thing.1).or_default() += 1;
         }
         sizes.retain(|_, count| *count != 0);
+        *changes += 1;
     }
 }
 
@@ -73,7 +76,7 @@ fn an_index_follows_every_change_however_it_comes() {
         let all: i32 = expected.iter().map(|(_, count)| count).sum();
         assert_eq!(store.len(), usize::try_from(all).unwrap(), "{what}");
         let counted: Vec<(u8, i32)> =
-            sizes.0.lock().unwrap().iter().map(|(size, count)| (*size, *count)).collect();
+            sizes.0.lock().unwrap().0.iter().map(|(size, count)| (*size, *count)).collect();
         assert_eq!(counted, expected, "{what}");
     };
     store.upsert("a", Thing("x", 1));
@@ -92,8 +95,11 @@ fn an_index_follows_every_change_however_it_comes() {
     let mut list = store.relist();
     list.push(item("b", "y", Ok(Thing("y", 12))));
     list.push(item("b", "z", Ok(Thing("z", 1))));
+    let changes = || sizes.0.lock().unwrap().1;
+    let before = changes();
     store.replace(list, None);
     counted("listed", &[(1, 1), (12, 1)]);
+    assert_eq!(changes(), before + 1, "nobody sees half of a list");
     store.remove("b", "y");
     store.remove("b", "y");
     counted("gone", &[(1, 1)]);

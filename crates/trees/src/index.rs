@@ -44,13 +44,17 @@ impl SubnamespaceIndex {
 }
 
 impl StoreIndex<SubnamespaceObject> for SubnamespaceIndex {
-    fn changed(&self, before: Option<&SubnamespaceObject>, after: Option<&SubnamespaceObject>) {
+    fn changed(
+        &self,
+        before: &mut dyn Iterator<Item = &SubnamespaceObject>,
+        after: &mut dyn Iterator<Item = &SubnamespaceObject>,
+    ) {
         let mut indexed = self.indexed();
-        if let Some(before) = before {
-            indexed.remove(before);
+        for object in before {
+            indexed.remove(object);
         }
-        if let Some(after) = after {
-            indexed.add(after);
+        for object in after {
+            indexed.add(object);
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 /// Follows every change of a [`Store`](super::Store).
 pub trait StoreIndex<T>: Debug + Send + Sync {
-    /// An object was put in (nothing was there before), replaced, or removed (nothing is there after). Called under the lock of the
-    /// store: it has to be short, and must not use the store.
-    fn changed(&self, before: Option<&T>, after: Option<&T>);
+    /// Objects were removed or replaced (`before`), and put in or put in the place of those (`after`): of a complete list all that there
+    /// was and all that there is. That is one change: who asks the index must not see half of it. Called under the lock of the store: it has
+    /// to be short, and must not use the store.
+    fn changed(&self, before: &mut dyn Iterator<Item = &T>, after: &mut dyn Iterator<Item = &T>);
 }
 
 /// The index of a store, if it has one.
@@ -27,23 +28,15 @@ impl<T> Clone for Index<T> {
 }
 
 impl<T> Index<T> {
-    pub(super) fn changed(&self, before: Option<&T>, after: Option<&T>) {
-        if let Some(index) = &self.0 {
-            index.changed(before, after);
-        }
-    }
-
-    /// All of the one were replaced by all of the other.
-    pub(super) fn replaced<'a>(
+    pub(super) fn changed<'a>(
         &self,
-        before: impl Iterator<Item = &'a Arc<T>>,
-        after: impl Iterator<Item = &'a Arc<T>>,
+        before: impl IntoIterator<Item = &'a T>,
+        after: impl IntoIterator<Item = &'a T>,
     ) where
         T: 'a,
     {
         if let Some(index) = &self.0 {
-            before.for_each(|object| index.changed(Some(&**object), None));
-            after.for_each(|object| index.changed(None, Some(&**object)));
+            index.changed(&mut before.into_iter(), &mut after.into_iter());
         }
     }
 }
