@@ -427,6 +427,34 @@ async fn who_waits_for_the_turn_of_a_sibling_holds_no_worker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_size_that_has_waited_for_its_turn_is_said_when_that_comes() {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    for name in ["shop", "shop-a"] {
+        server.put::<Namespaces>(json!({"metadata": {"name": name, "uid": name}}));
+    }
+    // In no tree it is refused: whatever is said of one that is not ready, it takes a turn.
+    let metadata = json!({"name": "shop-a", "namespace": "shop", "finalizers": ["coppice.dev/cleanup"]});
+    let status = json!({"namespaceUid": "shop-a"});
+    server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}, "status": status}));
+    let key = SubnamespaceKey::new("shop", "shop-a");
+    apply_support::reconciled(&server, &[], SubnamespaceController::new, key.clone()).await;
+    let status = || server.object::<Subnamespaces>("shop", "shop-a")["status"].clone();
+    assert_eq!((&status()["phase"], &status()["children"]), (&json!("Refused"), &json!(0)));
+    server.put::<Subnamespaces>(json!({"metadata": {"name": "shop-a-b", "namespace": "shop-a"}, "spec": {}}));
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    let run = || Arc::clone(&controller).reconcile(key.clone());
+    let turn = context.turns.turn("shop").await;
+    assert!(matches!(run().await, ReconcileResult::Waits(_)));
+    context.turns.leave(&key);
+    assert!(matches!(run().await, ReconcileResult::At(_)), "once a second");
+    assert!(context.turns.take_or_wait(&key, false, None).is_none());
+    drop(turn);
+    run().await;
+    assert_eq!(status()["children"], 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_many_that_wait_for_a_quota_those_are_looked_at_whose_change_has_begun_and_some_others() {
     let server = Server::new();
     server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));

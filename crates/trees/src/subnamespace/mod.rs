@@ -355,7 +355,9 @@ impl Controller for SubnamespaceController {
         if plan.is_steady(&observation.object.status) {
             return self.at(plan.next_check);
         }
-        if says_only_size(&plan, &observation.object.status)
+        // Who has waited for its turn to say that does not begin again.
+        if number.is_none()
+            && says_only_size(&plan, &observation.object.status)
             && let Some(next) = self.sizes.until(&key)
         {
             return ReconcileResult::At(next);
