@@ -116,11 +116,7 @@ impl<K: Kind> Store<K> {
 
     /// One object; cluster-scoped kinds have the namespace `""`.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K::Object>> {
-        self.read(|inner| {
-            let list = inner.namespaces.get(namespace)?;
-            let at = list.binary_search_by(|t| K::name(t).cmp(name)).ok()?;
-            Some(Arc::clone(&list[at]))
-        })
+        self.read(|inner| inner.get(namespace, name).cloned())
     }
 
     /// The objects of one namespace, by name.
@@ -356,9 +352,11 @@ impl<K: Kind> Store<K> {
 
     /// Removes an object that the API server says is gone, though the watch has not reported so (yet). One of another uid stays.
     pub fn remove_if(&self, namespace: &str, name: &str, is_it: impl Fn(&K::Object) -> bool) {
-        if self.get(namespace, name).is_some_and(|known| is_it(&known)) {
-            self.remove(namespace, name);
-        }
+        self.write(|inner| {
+            if inner.get(namespace, name).is_some_and(|known| is_it(known)) {
+                inner.remove(namespace, name);
+            }
+        });
     }
 
     /// True if it was there.
@@ -421,6 +419,12 @@ impl<K: Kind> Store<K> {
 }
 
 impl<K: Kind> Inner<K> {
+    fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K::Object>> {
+        let list = self.namespaces.get(namespace)?;
+        let at = list.binary_search_by(|t| K::name(t).cmp(name)).ok()?;
+        list.get(at)
+    }
+
     /// What cannot be understood in a namespace, if anything: the first by name. What does not even say where it is counts
     /// everywhere.
     fn unreadable(&self, namespace: &str) -> Option<&Unreadable> {
@@ -430,8 +434,7 @@ impl<K: Kind> Inner<K> {
 
     /// Whether there is such an object, understood or not.
     fn has(&self, namespace: &str, name: &str) -> bool {
-        let understood = |list: &Vec<Arc<K::Object>>| list.binary_search_by(|t| K::name(t).cmp(name)).is_ok();
-        self.namespaces.get(namespace).is_some_and(understood)
+        self.get(namespace, name).is_some()
             || self.unreadable.places.get(namespace).is_some_and(|all| all.contains_key(name))
     }
 
