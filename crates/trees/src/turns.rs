@@ -23,6 +23,18 @@ pub(crate) struct Turns {
     queue: OnceLock<Queue<SubnamespaceKey>>,
 }
 
+/// Ends, however it does, with the [next one](Turns::wake) being woken. It has to be there before the turn is, so that it ends after it.
+pub(crate) struct WakesNext<'a> {
+    turns: &'a Turns,
+    namespace: &'a str,
+}
+
+impl Drop for WakesNext<'_> {
+    fn drop(&mut self) {
+        self.turns.wake(self.namespace);
+    }
+}
+
 /// Where one is in the order: those of which a change has begun are before those of which none has; then counts who came first.
 type Place = (bool, u64);
 
@@ -42,8 +54,13 @@ impl Turns {
         let _ = self.queue.set(queue.clone());
     }
 
-    /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another. Afterwards the
-    /// [next](Self::wake) one is due.
+    /// Wakes the next one of this namespace at its end: for a run that may have a turn there, or may not need it any more.
+    pub(crate) fn wakes_next<'a>(&'a self, namespace: &'a str) -> WakesNext<'a> {
+        WakesNext { turns: self, namespace }
+    }
+
+    /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another, and
+    /// [wakes the next one](Self::wakes_next).
     pub(crate) async fn turn(&self, namespace: &str) -> Turn {
         self.locks.of(namespace.into()).lock_owned().await
     }
@@ -78,7 +95,7 @@ impl Turns {
 
     /// Has the first one that waits for a namespace reconciled again, if it is nobody's turn. Due whenever a turn has ended, and when one
     /// that waited does not need it any more.
-    pub(crate) fn wake(&self, namespace: &str) {
+    fn wake(&self, namespace: &str) {
         if self.first(namespace).is_none() || self.try_turn(namespace).is_none() {
             return;
         }
@@ -163,6 +180,19 @@ mod tests {
             order.push(first.name.to_string());
         }
         assert_eq!(order, ["d", "b", "c", "a"]);
+    }
+
+    #[tokio::test]
+    async fn the_next_one_is_woken_once_the_turn_of_a_run_has_ended() {
+        let (turns, queue) = (Turns::default(), Queue::new(QueueSettings::default()));
+        turns.set_queue(&queue);
+        {
+            let _wakes = turns.wakes_next("shop");
+            let _turn = turns.turn("shop").await;
+            assert!(turns.take_or_wait(&key("a"), false, None).is_none());
+            assert!(queue.is_empty());
+        }
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]

@@ -133,10 +133,11 @@ impl Controller for NamespaceTreeController {
         }
         let root = observation.tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
         for _ in 0..MAX_ROUNDS {
-            let turn = context.turns.turn(&root).await;
-            let progress = apply::next(context, &permit, &name).await;
-            drop(turn);
-            context.turns.wake(&root);
+            let progress = {
+                let _wakes = context.turns.wakes_next(&root);
+                let _turn = context.turns.turn(&root).await;
+                apply::next(context, &permit, &name).await
+            };
             match progress {
                 TreeProgress::Again => {}
                 TreeProgress::CheckAt(next) => return at(context, next),

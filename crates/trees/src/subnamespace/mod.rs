@@ -237,18 +237,6 @@ impl SubnamespaceController {
     }
 }
 
-/// The end of a run, however it ends: it may be the turn of the next one right below the same namespace.
-struct EndOfRun<'a> {
-    context: &'a TreeContext,
-    parent: &'a str,
-}
-
-impl Drop for EndOfRun<'_> {
-    fn drop(&mut self) {
-        self.context.turns.wake(self.parent);
-    }
-}
-
 /// Whether there is nothing to do but to say that more are right below a namespace.
 fn says_only_size(plan: &SubnamespacePlan, stored: &SubnamespaceStatus) -> bool {
     let children = plan.status.children;
@@ -335,7 +323,7 @@ impl Controller for SubnamespaceController {
 
     async fn reconcile(self: Arc<Self>, key: SubnamespaceKey) -> ReconcileResult {
         let context = &self.context;
-        let _end = EndOfRun { context, parent: &key.parent };
+        let _wakes = context.turns.wakes_next(&key.parent);
         let number = context.turns.leave(&key);
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         let Some(observation) = observe::cached(context, &key) else {
