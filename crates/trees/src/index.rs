@@ -38,7 +38,7 @@ impl SubnamespaceIndex {
     }
 
     fn indexed(&self) -> MutexGuard<'_, Indexed> {
-        // A number that a panic has left wrong is right again with the next list.
+        // Nothing that is done under it panics: a number that is wrong would stay so.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -195,20 +195,13 @@ impl SubnamespaceController {
         let changed: HashSet<&str> =
             ledger.into_iter().flat_map(|ledger| ledger.changes.keys()).map(String::as_str).collect();
         let children = self.context.subnamespaces.list(parent);
-        let (mut concerned, mut waiting) = (Vec::new(), Vec::new());
-        for object in &children {
-            let (name, is_changed) = (&*object.name, changed.contains(&*object.uid));
-            if !is_changed && is_waiting(object) {
-                waiting.push(name);
-            }
-            if is_changed || is_waiting(object) {
-                concerned.push((name, is_changed));
-            }
-        }
+        let is_changed = |object: &SubnamespaceObject| changed.contains(&*object.uid);
+        let others = children.iter().filter(|object| !is_changed(object) && is_waiting(object));
+        let waiting: Vec<&str> = others.map(|object| &*object.name).collect();
         let chosen = self.robin.next(parent, &waiting, MAX_CHANGES.saturating_sub(changed.len()));
-        for (name, is_changed) in concerned {
-            if is_changed || chosen.contains(name) {
-                let key = SubnamespaceKey::new(parent, name);
+        for object in &children {
+            if is_changed(object) || chosen.contains(&*object.name) {
+                let key = SubnamespaceKey::new(parent, &object.name);
                 // Those that wait for their turn are reconciled again when it comes.
                 if !self.context.turns.is_waiting(&key) {
                     queue.add(key);
