@@ -140,16 +140,19 @@ impl SubnamespaceController {
     /// Those in this namespace that do not have what they inherit from it, or do not say where they are now.
     fn enqueue_outdated(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let context = &self.context;
-        let children = context.subnamespaces.list(parent);
-        let Some(above) = context.shared.namespaces.get("", parent).filter(|_| !children.is_empty()) else {
+        let children = context.subnamespaces.count(parent);
+        let Some(above) = context.shared.namespaces.get("", parent).filter(|_| children > 0) else {
+            // Of one that is gone, or that none are in, nothing is kept.
+            self.seen_above.remove_namespace(parent);
             return;
         };
         let Ok(position) = context.position(parent) else { return };
-        if children.len() <= MAX_CHANGES {
+        if children <= MAX_CHANGES {
             self.seen_above.remove_namespace(parent);
         } else if !self.seen_above.changed(&above, &position) {
             return;
         }
+        let children = context.subnamespaces.list(parent);
         let inherits = !position.spec.metadata.inherited.is_empty();
         let path = position.path();
         for object in &children {
