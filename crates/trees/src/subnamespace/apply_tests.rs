@@ -438,7 +438,8 @@ async fn a_size_that_has_waited_for_its_turn_is_said_when_that_comes() {
     let status = json!({"namespaceUid": "shop-a"});
     server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}, "status": status}));
     let key = SubnamespaceKey::new("shop", "shop-a");
-    apply_support::reconciled(&server, &[], SubnamespaceController::new, key.clone()).await;
+    let (_, first, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    first.reconcile(key.clone()).await;
     let status = || server.object::<Subnamespaces>("shop", "shop-a")["status"].clone();
     assert_eq!((&status()["phase"], &status()["children"]), (&json!("Refused"), &json!(0)));
     server.put::<Subnamespaces>(json!({"metadata": {"name": "shop-a-b", "namespace": "shop-a"}, "spec": {}}));
