@@ -232,6 +232,9 @@ mod tests {
         let amounts = ["cpu", "memory", "pods"].map(|name| read.get(&name.parse().unwrap()).to_string());
         assert_eq!(amounts, ["1", "2", "3"]);
         assert!(!read.names(&"services".parse().unwrap()));
+        let twice: Resources =
+            serde_json::from_str(r#"{"requests.cpu":"2","memory":"1","cpu":"1"}"#).unwrap();
+        assert_eq!(twice.to_string(), "1 cpu, 1 memory", "one amount, however often it is written");
         let more = read.plus(&resources(&[("services", "4"), ("configmaps", "5"), ("memory", "1")])).unwrap();
         assert_eq!(more.to_string(), "5 configmaps, 1 cpu, 3 memory, 3 pods, 4 services");
     }
