@@ -88,9 +88,9 @@ impl Turns {
         self.waiting().remove(key)
     }
 
-    /// Whether it waits for its turn.
-    pub(crate) fn is_waiting(&self, key: &SubnamespaceKey) -> bool {
-        self.waiting().places.contains_key(key)
+    /// Whether it waits for its turn, and if a change of it has begun, since then: a transfer may begin one while it waits behind others.
+    pub(crate) fn is_waiting(&self, key: &SubnamespaceKey, has_begun: bool) -> bool {
+        self.waiting().places.get(key).is_some_and(|(had_not_begun, _)| !(has_begun && *had_not_begun))
     }
 
     /// Has the first one that waits for a namespace reconciled again, if it is nobody's turn. Due whenever a turn has ended, and when one
@@ -162,7 +162,8 @@ mod tests {
         let turn = turns.turn("shop").await;
         for (name, has_begun) in [("c", false), ("a", false), ("d", true), ("b", true)] {
             assert!(turns.take_or_wait(&key(name), has_begun, None).is_none());
-            assert!(turns.is_waiting(&key(name)));
+            assert!(turns.is_waiting(&key(name), false));
+            assert_eq!(turns.is_waiting(&key(name), true), has_begun, "otherwise it would be before others");
         }
         turns.wake("shop");
         assert!(queue.is_empty(), "it is still somebody's turn");
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(turns.first("shop"), Some(key("b")));
         drop(turn);
         assert!(turns.take_or_wait(&key("b"), false, turns.leave(&key("b"))).is_some());
-        assert!(!turns.is_waiting(&key("b")));
+        assert!(!turns.is_waiting(&key("b"), false));
         assert_eq!(turns.first("shop"), Some(key("a")));
     }
 }

@@ -417,12 +417,12 @@ async fn who_waits_for_the_turn_of_a_sibling_holds_no_worker() {
     let run = tokio::time::timeout(Duration::from_secs(1), Arc::clone(&controller).reconcile(key.clone()));
     let end = run.await.unwrap();
     assert!(matches!(end, ReconcileResult::Waits(_)), "{end:?}");
-    assert!(context.turns.is_waiting(&key));
+    assert!(context.turns.is_waiting(&key, false));
     let status = |sent: &Sent| sent.path.ends_with("/shop-a/status");
     assert!(!server.writes().iter().any(status), "it is not its turn");
     drop(turn);
     controller.reconcile(key.clone()).await;
-    assert!(!context.turns.is_waiting(&key));
+    assert!(!context.turns.is_waiting(&key, false));
     assert!(server.writes().iter().any(status), "it is its turn");
 }
 

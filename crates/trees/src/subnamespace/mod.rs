@@ -203,10 +203,11 @@ impl SubnamespaceController {
         let waiting: Vec<&str> = others.map(|object| &*object.name).collect();
         let chosen = self.robin.next(parent, &waiting, MAX_CHANGES.saturating_sub(changed.len()));
         for object in &children {
-            if is_changed(object) || chosen.contains(&*object.name) {
+            let is_changed = is_changed(object);
+            if is_changed || chosen.contains(&*object.name) {
                 let key = SubnamespaceKey::new(parent, &object.name);
                 // Those that wait for their turn are reconciled again when it comes.
-                if !self.context.turns.is_waiting(&key) {
+                if !self.context.turns.is_waiting(&key, is_changed) {
                     queue.add(key);
                 }
             }
