@@ -124,7 +124,7 @@ fn a_probe_that_is_stopped_says_that_its_cluster_may_be_created_still() {
     std::fs::write(&file, cluster).unwrap();
     let args = ["probe", "--server", server.as_str(), "--new-cluster", file.to_str().unwrap(), "-o", "json"];
     let child = coppice(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    heard.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", pid.as_str()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
