@@ -358,8 +358,9 @@ impl<'a> PlanBuilder<'a> {
             (Reason::NotSynced, format!("namespace {namespace} has not been seen yet"))
         });
         self.facts_unknown = Some((reason, message.clone()));
-        // The phase stays, and with it the spec that it is of.
-        self.status.observed_generation = self.observed.manager.status.observed_generation;
+        // The phase stays, and with it the spec that it is of; without one before this is said of the first.
+        self.status.observed_generation =
+            self.observed.manager.status.observed_generation.or(self.status.observed_generation);
         let phase = self.status.phase.unwrap_or(Phase::Active);
         self.finish_waiting(phase, reason, message)
     }

@@ -229,6 +229,14 @@ fn a_spec_is_not_refused_for_what_the_one_before_asked_for() {
 }
 
 #[test]
+fn that_a_namespace_is_not_known_is_said_of_the_first_spec() {
+    let mut scene = limited("{delete: {}}", "{tenantActions: [scaleDown]}");
+    scene.unseen = true;
+    scene.settle(10);
+    assert_eq!((scene.condition(ACCEPTED).0, scene.status.observed_generation), ("Unknown", Some(1)));
+}
+
+#[test]
 fn no_deletion_is_announced_while_limits_are_not_known() {
     let mut scene = limited("{delete: {notice: 1m}}", "{minNotice: 30m}");
     let known = std::mem::replace(&mut scene.cluster_managers, unknown());

@@ -426,8 +426,9 @@ impl<'a> Builder<'a> {
     /// Namespaces are listed with other annotations, which takes seconds: nothing is decided, and nothing written about it before
     /// something is overdue by more.
     fn not_read(mut self, message: String) -> NamespacePlan {
-        // Nor is anything decided by what the record asks for by now.
-        self.status.observed_generation = self.record.status.observed_generation;
+        // Nor is anything decided by what the record asks for by now, where it says something of what it asked for before.
+        self.status.observed_generation =
+            self.record.status.observed_generation.or(self.status.observed_generation);
         let steps = &self.status.steps;
         let decided = steps.intent.as_ref().map(|intent| intent.next_attempt.unwrap_or(intent.decided_at));
         let announced = steps.notice.as_ref().map(|notice| notice.not_before);
