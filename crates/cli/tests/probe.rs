@@ -15,12 +15,18 @@ const GET: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/clusteracce
 const DELETE: &str = "DELETE /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses/coppice-probe";
 const SECRET: &str = "GET /api/v1/namespaces/default/secrets/coppice-probe";
 
-fn access(uid: &str, until: &str, state: &Value) -> Value {
-    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess", "metadata": {"name": "coppice-probe", "namespace": "default",
+/// What a probe that runs until then has created of a kind.
+fn created(kind: &str, name: &str, (uid, until): (&str, &str), spec: &Value, state: &Value) -> Value {
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "default",
         "uid": uid, "generation": 1, "labels": {"coppice.dev/probe": "true"}, "annotations": {"coppice.dev/probe-until": until}},
-        "spec": {"cluster": {"provider": {"name": "shop"}}, "output": {"secret": "coppice-probe"},
-            "rights": {"role": {"namespace": "default", "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]}}},
-        "status": state})
+        "spec": spec, "status": state})
+}
+
+fn access(uid: &str, until: &str, state: &Value) -> Value {
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
+    let spec = json!({"cluster": {"provider": {"name": "shop"}}, "output": {"secret": "coppice-probe"},
+        "rights": {"role": {"namespace": "default", "rules": [rule]}}});
+    created("ClusterAccess", "coppice-probe", (uid, until), &spec, state)
 }
 
 fn ready_access() -> Value {
@@ -136,9 +142,8 @@ const CLUSTER: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/managed
 const REMOVE: &str = "DELETE /apis/coppice.dev/v1alpha1/namespaces/default/managedclusters/shop";
 
 fn cluster(uid: &str, until: &str, state: &Value) -> Value {
-    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "shop", "namespace": "default",
-        "uid": uid, "generation": 1, "labels": {"coppice.dev/probe": "true"}, "annotations": {"coppice.dev/probe-until": until}},
-        "spec": {"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"}, "status": state})
+    let spec = json!({"provider": {"clusterAPI": {"class": "small"}}, "version": "1.33.4"});
+    created("ManagedCluster", "shop", (uid, until), &spec, state)
 }
 
 /// Runs a probe that makes the cluster of a file with this text.
