@@ -11,6 +11,7 @@ mod context;
 mod copies;
 mod error;
 mod index;
+mod last_seen;
 mod metadata;
 mod metrics;
 pub mod namespace_tree;

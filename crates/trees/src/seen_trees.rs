@@ -1,14 +1,13 @@
 //! What a controller has seen of each tree. Its status says every second how large it is while it grows, which concerns nobody in it.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
 use coppice_kinds::{NamespaceTrees, Tree};
 use coppice_runtime::store::Store;
 
+use crate::last_seen::LastSeen;
+
 /// What was seen of each tree last, as far as it concerns those in it, and how large it was.
 #[derive(Debug, Default)]
-pub(crate) struct SeenTrees(Mutex<BTreeMap<Box<str>, (Seen, u32)>>);
+pub(crate) struct SeenTrees(LastSeen<Box<str>, (Seen, u32)>);
 
 /// What has become of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(crate) enum TreeChange {
     Same,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     uid: Box<str>,
     generation: i64,
@@ -47,14 +46,9 @@ impl SeenTrees {
     /// What has become of a tree since this was asked last.
     pub(crate) fn change(&self, trees: &Store<NamespaceTrees>, name: &str) -> TreeChange {
         let now = trees.get("", name).map(|tree| (Seen::of(&tree), tree.status.namespaces));
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match now {
-            Some(now) => seen.insert(name.into(), now),
-            None => seen.remove(name),
-        };
-        match (before, seen.get(name)) {
-            (Some((before, size)), Some((now, size_now))) if before == *now => {
-                if *size_now < size {
+        match (self.0.replace(name.into(), now.clone()), now) {
+            (Some((before, size)), Some((now, size_now))) if before == now => {
+                if size_now < size {
                     TreeChange::Smaller
                 } else {
                     TreeChange::Same

@@ -1,16 +1,14 @@
 //! What was seen of the Subnamespaces that very many are right below: most changes of one concern nobody below it.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
 use coppice_runtime::store::Store;
 
 use crate::index::SubnamespaceName;
+use crate::last_seen::LastSeen;
 
 /// What of each makes the namespaces below it be there, by its namespace and name.
 #[derive(Debug, Default)]
-pub(super) struct SeenLinks(Mutex<BTreeMap<SubnamespaceName, Link>>);
+pub(super) struct SeenLinks(LastSeen<SubnamespaceName, Link>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Link {
@@ -33,20 +31,12 @@ impl SeenLinks {
     /// Whether those below a Subnamespace may be elsewhere since this was asked last.
     pub(super) fn changed(&self, all: &Store<Subnamespaces>, namespace: &str, name: &str) -> bool {
         let now = all.get(namespace, name).map(|object| Link::of(&object));
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key: SubnamespaceName = (namespace.into(), name.into());
-        let changed = seen.get(&key) != now.as_ref();
-        match now {
-            Some(now) => drop(seen.insert(key, now)),
-            None => drop(seen.remove(&key)),
-        }
-        changed
+        self.0.changed((namespace.into(), name.into()), now)
     }
 
     /// Nobody asks about it any more.
     pub(super) fn remove_link(&self, namespace: &str, name: &str) {
-        let removed: SubnamespaceName = (namespace.into(), name.into());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&removed);
+        self.0.replace((namespace.into(), name.into()), None);
     }
 }
 

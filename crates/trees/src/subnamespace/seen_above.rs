@@ -1,18 +1,16 @@
 //! What was seen of the namespaces that very many Subnamespaces are in. With each namespace that is created below one its label changes that
 //! says so, which is nothing that those below it have.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
 use coppice_api::Labels;
 use coppice_api::names::LABEL_CHILDREN;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 
+use crate::last_seen::LastSeen;
 use crate::position::Position;
 
 /// What those in each namespace may have of it, by its name.
 #[derive(Debug, Default)]
-pub(super) struct SeenAbove(Mutex<BTreeMap<String, Above>>);
+pub(super) struct SeenAbove(LastSeen<String, Above>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Above {
@@ -35,15 +33,12 @@ impl SeenAbove {
             path: position.path(),
             tree: (position.tree.uid.clone(), position.tree.generation),
         };
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = seen.get(&namespace.name) != Some(&now);
-        seen.insert(namespace.name.clone(), now);
-        changed
+        self.0.changed(namespace.name.clone(), Some(now))
     }
 
     /// Nobody asks about it any more.
     pub(super) fn remove_namespace(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.0.replace(name.to_owned(), None);
     }
 }
 
