@@ -8,6 +8,7 @@ mod governed;
 mod large_cluster;
 pub mod notices;
 mod process;
+mod quiet;
 mod reaction;
 mod testbed;
 pub mod trees;

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 use self::webhook::Load;
 use super::progress;
+use super::quiet::quiet;
 use super::testbed::pause;
 use crate::report::Machine;
 use crate::stats::percentile;
@@ -35,8 +36,8 @@ const ROOT: &str = "bench";
 const PROGRAM: [&str; 5] = ["trees", "--listen-admission", "127.0.0.1:0", "--admission-name", "127.0.0.1"];
 /// What each tenant has besides: what is asked of the webhook.
 const SPARE: usize = 1;
-/// The webhook is called so often a second, where it admits and where it denies.
-const WEBHOOK: [(u32, bool); 2] = [(500, true), (50, false)];
+/// The webhook is called so often a second, where it admits (three times: one figure alone says little) and where it denies.
+const WEBHOOK: [(u32, bool); 4] = [(500, true), (500, true), (500, true), (50, false)];
 /// Each namespace that is created asks for so many pods.
 const PODS: usize = 1;
 /// Generous: a busy machine is not a broken program.
@@ -93,13 +94,13 @@ struct Row {
 pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<String> {
     let mut bench = TreesBench::start(args).await?;
     let mut rows = Vec::new();
-    let mut webhook = bench.webhook(0).await?;
+    let mut webhook = bench.webhook(args.tenants, "new").await?;
     for round in 1..=args.rounds {
         progress(&format!("round {round}: {} Subnamespaces by {} tenants", args.subnamespaces, args.tenants));
         rows.push(bench.grow(round).await?);
         bench.adds_up().await?;
     }
-    webhook.extend(bench.webhook(args.rounds).await?);
+    webhook.extend(bench.webhook(args.namespaces() - args.chain, "since the tree was created").await?);
     if args.chain > 0 {
         rows.push(bench.chain().await?);
         bench.adds_up().await?;
@@ -111,6 +112,9 @@ pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<Stri
     }
     let grown = bench.program.sample()?;
     let starts = bench.starts().await?;
+    if args.starts > 0 {
+        webhook.extend(bench.webhook(args.namespaces(), "started again").await?);
+    }
     drop(bench);
     if args.hnc {
         rows.extend(hnc::measure(args).await?);
@@ -223,16 +227,18 @@ impl TreesBench {
         Ok(())
     }
 
-    /// The webhook is asked about Subnamespaces that nobody creates, after so many rounds.
-    async fn webhook(&self, rounds: usize) -> anyhow::Result<Vec<Row>> {
-        let namespaces = self.args.tenants + self.args.subnamespaces * rounds;
+    /// The webhook is asked about Subnamespaces that nobody creates, with so many namespaces below the root; `program`: which one, in
+    /// words.
+    async fn webhook(&self, namespaces: usize, program: &str) -> anyhow::Result<Vec<Row>> {
         let mut rows = Vec::new();
         for (per_second, admitted) in WEBHOOK {
+            let used = 100.0 * quiet().await?;
             progress(&format!("the webhook with {namespaces} namespaces, {per_second} a second"));
             let load = Load { per_second, seconds: self.args.webhook_seconds, admitted };
             let times = webhook::measure(&self.program, load, |n| tenant(n % self.args.tenants)).await?;
             let what = if admitted { "admitted, from caches" } else { "denied, read again" };
-            rows.push(Row { what: format!("{per_second} requests/s, {what}"), namespaces, times });
+            let what = format!("{per_second} requests/s, {what}; {program}; {used:.0} % in use before");
+            rows.push(Row { what, namespaces, times });
         }
         Ok(rows)
     }
