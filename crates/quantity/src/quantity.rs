@@ -30,83 +30,110 @@ const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)
 /// however they are written: `1` equals `1000m`. Printing is canonical, as the API server prints what it has calculated (but
 /// for sums of 8Ei or more, which it prints in a way that it does not read itself), and parses to the same amount. It may
 /// repeat a text that it has read (`+1`, `1.500`), so compare quantities and not their texts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Quantity {
-    nanos: i128,
-    format: Format,
-}
+///
+/// Each resource of each quota in the caches is one: the format is in bits that the billionths leave free, or it would take as much memory as
+/// they do.
+#[derive(Clone, Copy, Default)]
+pub struct Quantity(i128);
+
+/// As many bits as a format has.
+const FORMAT_BITS: u32 = 2;
+const FORMAT_MASK: i128 = (1 << FORMAT_BITS) - 1;
 
 /// In which form an amount is printed: the one in which it was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// `12M`
-    #[default]
-    Decimal,
+    Decimal = 0,
     /// `12Mi`; what it cannot print exactly is printed as decimal.
-    Binary,
+    Binary = 1,
     /// `12e6`
-    Exponent,
+    Exponent = 2,
 }
 
 impl Quantity {
     /// Nothing.
-    pub const ZERO: Self = Self { nanos: 0, format: Format::Decimal };
+    pub const ZERO: Self = Self::new(0, Format::Decimal);
+
+    /// So many billionths, which have to be within the limit.
+    const fn new(nanos: i128, format: Format) -> Self {
+        Self((nanos << FORMAT_BITS) | format as i128)
+    }
+
+    const fn nanos(self) -> i128 {
+        // Of a negative number, too: the format was added to a multiple.
+        self.0 >> FORMAT_BITS
+    }
+
+    const fn format(self) -> Format {
+        match self.0 & FORMAT_MASK {
+            1 => Format::Binary,
+            2 => Format::Exponent,
+            _ => Format::Decimal,
+        }
+    }
 
     /// Both together. Nothing if that is 1000E or more, which no quantity can be.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
-        self.with(self.nanos + other.nanos, other)
+        self.with(self.nanos() + other.nanos(), other)
     }
 
     /// This without the other; below zero if the other is larger. Nothing if that is -1000E or less.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
-        self.with(self.nanos - other.nanos, other)
+        self.with(self.nanos() - other.nanos(), other)
     }
 
     /// The result of a calculation. As on the API server, zero takes the format of what is added to it.
     fn with(self, nanos: i128, other: Self) -> Option<Self> {
-        let format = if self.is_zero() { other.format } else { self.format };
+        let format = if self.is_zero() { other.format() } else { self.format() };
         // Two amounts within the limit: neither their sum nor their difference overflows.
-        (nanos.abs() < LIMIT).then_some(Self { nanos, format })
+        (nanos.abs() < LIMIT).then_some(Self::new(nanos, format))
     }
 
     /// Whether it is nothing.
     pub const fn is_zero(self) -> bool {
-        self.nanos == 0
+        self.nanos() == 0
     }
 
     /// Whether it is a whole number of units.
     pub const fn is_whole(self) -> bool {
-        self.nanos % NANOS == 0
+        self.nanos() % NANOS == 0
     }
 
     /// Whether it is a whole number of thousandths. The API server rounds finer amounts in lists of resources up.
     pub const fn is_in_thousandths(self) -> bool {
-        self.nanos % (NANOS / 1000) == 0
+        self.nanos() % (NANOS / 1000) == 0
     }
 
     /// The nearest floating-point number: for metrics, and for nothing that is decided.
     #[expect(clippy::cast_precision_loss, reason = "metrics have no other numbers")]
     pub fn as_f64(self) -> f64 {
-        self.nanos as f64 / NANOS as f64
+        self.nanos() as f64 / NANOS as f64
     }
 
     /// Whether it is less than nothing.
     pub const fn is_negative(self) -> bool {
-        self.nanos < 0
+        self.nanos() < 0
     }
 }
 
 impl From<u32> for Quantity {
     fn from(number: u32) -> Self {
-        Self { nanos: i128::from(number) * NANOS, format: Format::Decimal }
+        Self::new(i128::from(number) * NANOS, Format::Decimal)
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quantity").field("nanos", &self.nanos()).field("format", &self.format()).finish()
     }
 }
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
-        self.nanos == other.nanos
+        self.nanos() == other.nanos()
     }
 }
 
@@ -120,13 +147,13 @@ impl PartialOrd for Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.nanos.cmp(&other.nanos)
+        self.nanos().cmp(&other.nanos())
     }
 }
 
 impl Hash for Quantity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.nanos.hash(state);
+        self.nanos().hash(state);
     }
 }
 
@@ -140,18 +167,19 @@ impl FromStr for Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let binary = self.format == Format::Binary
-            && (1024 * NANOS..=BINARY_LIMIT).contains(&self.nanos.abs())
-            && self.nanos % NANOS == 0;
+        let (nanos, format) = (self.nanos(), self.format());
+        let binary = format == Format::Binary
+            && (1024 * NANOS..=BINARY_LIMIT).contains(&nanos.abs())
+            && nanos % NANOS == 0;
         if self.is_zero() {
             f.write_str("0")
         } else if binary {
-            let (number, times) = without_factors(self.nanos / NANOS, 1024);
+            let (number, times) = without_factors(nanos / NANOS, 1024);
             write!(f, "{number}{}", times.checked_sub(1).map_or("", |at| BINARY[at].0))
         } else {
-            let (number, times) = without_factors(self.nanos, 1000);
+            let (number, times) = without_factors(nanos, 1000);
             let (suffix, exponent) = DECIMAL[times];
-            match self.format {
+            match format {
                 Format::Exponent if exponent != 0 => write!(f, "{number}e{exponent}"),
                 Format::Exponent | Format::Decimal | Format::Binary => write!(f, "{number}{suffix}"),
             }
@@ -222,7 +250,7 @@ mod tests {
         let number = prop_oneof![-10_000_i128..10_000, -(LIMIT >> 30) / NANOS..LIMIT >> 30];
         (number, factor, format).prop_filter_map("within the limit", |(number, factor, format)| {
             let nanos = number.checked_mul(factor).filter(|nanos| nanos.abs() < LIMIT)?;
-            Some(Quantity { nanos, format })
+            Some(Quantity::new(nanos, format))
         })
     }
 
@@ -262,6 +290,19 @@ mod tests {
         assert_eq!(serde_json::to_string(&quantity("1.5Gi")).unwrap(), "\"1536Mi\"");
     }
 
+    #[test]
+    fn amount_and_format_are_kept_together_in_sixteen_bytes() {
+        assert_eq!(size_of::<Quantity>(), 16);
+        for format in [Format::Decimal, Format::Binary, Format::Exponent] {
+            for nanos in [0, 1, -1, NANOS, -NANOS, LIMIT - 1, 1 - LIMIT] {
+                let quantity = Quantity::new(nanos, format);
+                assert_eq!((quantity.nanos(), quantity.format()), (nanos, format));
+            }
+        }
+        assert_eq!(format!("{:?}", quantity("-1Ki")), "Quantity { nanos: -1024000000000, format: Binary }");
+        assert_eq!(Quantity::default().to_string(), "0");
+    }
+
     proptest! {
         #[test]
         fn what_is_printed_is_the_same_amount_and_prints_alike(any in any_quantity()) {
@@ -287,7 +328,7 @@ mod tests {
         fn parsing_never_panics(any in ".{0,60}", close in "[-+0-9.]{0,50}[eEnumkKMGTPi]{0,2}[-+0-9]{0,12}") {
             for text in [any, close] {
                 if let Ok(quantity) = text.parse::<Quantity>() {
-                    prop_assert!(quantity.nanos.abs() < LIMIT);
+                    prop_assert!(quantity.nanos().abs() < LIMIT);
                     prop_assert_eq!(quantity.to_string().parse(), Ok(quantity));
                 }
             }

@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
     if format == Format::Binary && nanos > 0 && nanos < NANOS {
         format = Format::Decimal;
     }
-    Ok(Quantity { nanos: if negative { -nanos } else { nanos }, format })
+    Ok(Quantity::new(if negative { -nanos } else { nanos }, format))
 }
 
 /// The digits that a text begins with, and the rest.
@@ -177,15 +177,15 @@ mod tests {
     #[test]
     fn amounts_are_exact_however_long_the_text_is() {
         let zeros = "0".repeat(10_000);
-        let one = Quantity { nanos: NANOS, format: Format::Decimal };
+        let one = Quantity::new(NANOS, Format::Decimal);
         assert_eq!(parse(&format!("{zeros}1.{zeros}")), Ok(one));
         assert_eq!(parse(&format!("0.{zeros}1e10001")), Ok(one));
         assert_eq!(parse(&format!("1{zeros}e-10000")), Ok(one));
-        assert_eq!(parse(&format!("0.{zeros}1")).map(|rounded| rounded.nanos), Ok(1));
-        assert_eq!(parse(&format!("1.{zeros}1Ki")).map(|rounded| rounded.nanos), Ok(1024 * NANOS + 1));
+        assert_eq!(parse(&format!("0.{zeros}1")).map(Quantity::nanos), Ok(1));
+        assert_eq!(parse(&format!("1.{zeros}1Ki")).map(Quantity::nanos), Ok(1024 * NANOS + 1));
         // The largest that is written with a binary suffix.
-        assert_eq!(parse("9007199254740991.9990234375Ki").map(|most| most.nanos), Ok(BINARY_LIMIT));
-        assert_eq!(parse("0e2147483647").map(|zero| zero.nanos), Ok(0));
-        assert_eq!(parse("1e-2147483648").map(|rounded| rounded.nanos), Ok(1));
+        assert_eq!(parse("9007199254740991.9990234375Ki").map(Quantity::nanos), Ok(BINARY_LIMIT));
+        assert_eq!(parse("0e2147483647").map(Quantity::nanos), Ok(0));
+        assert_eq!(parse("1e-2147483648").map(Quantity::nanos), Ok(1));
     }
 }
