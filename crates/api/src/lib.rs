@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock. The CRDs in `deploy/` are generated from here by `cargo xtask generate`.
 
+pub mod amounts;
 pub mod channel;
 pub mod cluster_manager;
 pub mod condition;
@@ -30,6 +31,7 @@ pub mod steps;
 pub mod subnamespace;
 pub mod text;
 
+pub use amounts::Amounts;
 pub use cluster_manager::{
     ClusterNamespaceManager, ClusterNamespaceManagerSpec, ClusterNamespaceManagerStatus,
 };

@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::amounts::Amounts;
 use crate::metadata::TreeMetadata;
 use crate::names::PROPAGATED_ROLES;
 use crate::schema;
@@ -253,9 +254,9 @@ pub struct NamespaceTreeStatus {
     #[serde(default)]
     pub namespaces: u32,
     /// What the tree has, as it is in force.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     #[schemars(schema_with = "schema::status_hard")]
-    pub allotment: BTreeMap<String, Quantity>,
+    pub allotment: Amounts,
     /// The same on one line, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 4096))]

@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::amounts::Amounts;
 use crate::metadata::{MetadataSet, NamespaceMetadata};
 use crate::schema;
 use crate::steps::Steps;
@@ -178,7 +179,7 @@ pub struct SubnamespaceStatus {
 pub struct GrantedRequest {
     /// The amounts.
     #[schemars(schema_with = "schema::status_hard")]
-    pub hard: BTreeMap<String, Quantity>,
+    pub hard: Amounts,
 }
 
 /// What a namespace was given, for itself and all below it.
@@ -187,7 +188,7 @@ pub struct GrantedRequest {
 pub struct Allotment {
     /// The amounts.
     #[schemars(schema_with = "schema::status_hard")]
-    pub hard: BTreeMap<String, Quantity>,
+    pub hard: Amounts,
     /// The number of the last change of it that was decided.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub decided: i64,
@@ -199,7 +200,7 @@ pub struct Allotment {
 pub struct RefusedChange {
     /// What was asked for. The same is not tried again before `until`.
     #[schemars(schema_with = "schema::status_hard")]
-    pub hard: BTreeMap<String, Quantity>,
+    pub hard: Amounts,
     /// Why not, with the numbers.
     #[schemars(length(max = 4096))]
     pub message: String,

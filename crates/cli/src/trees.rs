@@ -194,7 +194,7 @@ impl TreeSnapshot {
         node.children.extend(self.stranded(tree.name(), &mut seen));
         node.phase = Some(if is_ready { "Ready" } else { "NotReady" });
         node.requested = spec.ok().and_then(|spec| resources(&spec.quota.hard));
-        node.allotted = node.allotted.or_else(|| resources(&tree.status.allotment));
+        node.allotted = node.allotted.or_else(|| Resources::recorded(&tree.status.allotment).ok());
         let error = tree.spec.as_ref().err().or(tree.status_error.as_ref());
         node.say(why(ready, is_ready, error, "NamespaceTree"));
         node
@@ -230,7 +230,8 @@ impl TreeSnapshot {
         let quota = object.spec.as_ref().ok().map(|spec| spec.quota.as_ref());
         node.requested =
             quota.and_then(|quota| quota.map_or_else(|| Some(Resources::default()), |q| resources(&q.hard)));
-        node.allotted = status.allotment.as_ref().and_then(|has| resources(&has.hard)).or(node.allotted);
+        node.allotted =
+            status.allotment.as_ref().and_then(|has| Resources::recorded(&has.hard).ok()).or(node.allotted);
         node.phase = status.phase.map(coppice_api::SubnamespacePhase::as_str);
         let ready = find(&status.conditions, READY);
         let error = object.spec.as_ref().err().or(object.status_error.as_ref());

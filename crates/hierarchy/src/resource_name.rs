@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use coppice_api::amounts::WrittenName;
 use serde::{Deserialize, Serialize};
 
 /// The name of a resource that `ResourceQuota` counts.
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Where Kubernetes has two names for one amount, such as `cpu` and `requests.cpu`, both parse to the shorter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ResourceName(Box<str>);
+pub struct ResourceName(WrittenName);
 
 /// Why a text is not the name of a resource that quotas count. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,26 +62,27 @@ const REQUESTED_DEVICES: &str = "requests.deviceclass.resource.kubernetes.io";
 impl ResourceName {
     /// The name in its one spelling, to be written into quotas.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
     /// Whether only whole numbers of it are quotas.
     pub fn is_whole(&self) -> bool {
         let objects = ["pods", "services.loadbalancers", "services.nodeports"];
-        let prefixed = self.0.contains('/') && !self.0.starts_with(REQUESTS);
-        prefixed || COUNTED.contains(&self.as_str()) || objects.contains(&self.as_str())
+        let name = self.as_str();
+        let prefixed = name.contains('/') && !name.starts_with(REQUESTS);
+        prefixed || COUNTED.contains(&name) || objects.contains(&name)
     }
 }
 
 impl fmt::Display for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl From<ResourceName> for String {
     fn from(name: ResourceName) -> Self {
-        name.0.into()
+        name.as_str().to_owned()
     }
 }
 

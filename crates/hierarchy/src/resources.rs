@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use coppice_api::Amounts;
 use coppice_quantity::Quantity;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -10,7 +11,7 @@ use crate::resource_name::{ResourceName, ResourceNameError};
 
 /// An amount of each of several resources. One that is not named is an amount of zero, and equal to it.
 ///
-/// In the order of names, each once: a namespace of a tree has five of these in the caches, with a few resources, and a map would take half
+/// In the order of names, each once: a namespace of a tree has six of these in the caches, with a few resources, and a map would take half
 /// a KiB for each.
 #[derive(Clone, Debug, Default, Eq, Deserialize)]
 #[serde(from = "BTreeMap<ResourceName, Quantity>")]
@@ -75,6 +76,11 @@ impl Resources {
     /// The same, of what an object of our own kinds has.
     pub fn of(written: &BTreeMap<String, Quantity>) -> Result<Self, ResourcesError> {
         Self::parse(written.iter().map(|(name, amount)| (name.as_str(), *amount)))
+    }
+
+    /// The same, of what a status has.
+    pub fn recorded(written: &Amounts) -> Result<Self, ResourcesError> {
+        Self::parse(written.iter())
     }
 
     /// The amount of one resource.

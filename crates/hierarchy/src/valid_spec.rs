@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use coppice_api::metadata::{NamespaceMetadata, TreeMetadata};
 use coppice_api::namespace_tree::Propagation;
 use coppice_api::subnamespace::QuotaRequest;
-use coppice_api::{DeletionPolicy, NamespaceTreeSpec, QuotaTransferSpec, SubnamespaceSpec};
+use coppice_api::{Amounts, DeletionPolicy, NamespaceTreeSpec, QuotaTransferSpec, SubnamespaceSpec};
 use coppice_quantity::Quantity;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -60,15 +60,12 @@ impl From<NamespaceTreeSpec> for ValidTree {
     }
 }
 
-/// The amounts of a spec by the names that were written.
-type Written = Box<[(Box<str>, Quantity)]>;
-
 /// The spec of a `Subnamespace`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "SubnamespaceSpec", into = "SubnamespaceSpec")]
 pub struct ValidSubnamespace {
-    /// As it was written: it is copied where the namespace moves. A map would take more in the caches than all else of it.
-    written: Option<Written>,
+    /// As it was written: it is copied where the namespace moves.
+    written: Option<Amounts>,
     asked: Result<Resources, ResourcesError>,
     /// The labels and annotations that are asked for.
     pub metadata: NamespaceMetadata,
@@ -96,8 +93,7 @@ impl From<SubnamespaceSpec> for ValidSubnamespace {
         let SubnamespaceSpec { quota, metadata, cascade_until } = spec;
         let asked =
             quota.as_ref().map_or_else(|| Ok(Resources::default()), |quota| Resources::of(&quota.hard));
-        let written =
-            quota.map(|quota| quota.hard.into_iter().map(|(name, amount)| (name.into(), amount)).collect());
+        let written = quota.map(|quota| quota.hard.into_iter().collect());
         Self { written, asked, metadata, cascade_until }
     }
 }
@@ -106,10 +102,8 @@ impl From<SubnamespaceSpec> for ValidSubnamespace {
 impl From<ValidSubnamespace> for SubnamespaceSpec {
     fn from(spec: ValidSubnamespace) -> Self {
         let ValidSubnamespace { written, metadata, cascade_until, .. } = spec;
-        let request = |hard: Box<[(Box<str>, Quantity)]>| QuotaRequest {
-            hard: hard.into_vec().into_iter().map(|(name, amount)| (name.into(), amount)).collect(),
-        };
-        Self { quota: written.map(request), metadata, cascade_until }
+        let quota = written.map(|written| QuotaRequest { hard: written.into() });
+        Self { quota, metadata, cascade_until }
     }
 }
 

@@ -1,12 +1,10 @@
 //! Quotas and allotments, as objects have them and as the engine has them. Pure.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coppice_api::Reason;
+use coppice_api::{Amounts, Reason};
 use coppice_hierarchy::{Quota, Record, Resources};
 use coppice_kinds::{SubnamespaceObject, TreeQuota};
-use coppice_quantity::Quantity;
 
 use crate::context::Why;
 
@@ -31,7 +29,7 @@ pub(crate) fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
 
 /// What the namespace has, by its record.
 pub(crate) fn allotment(object: &SubnamespaceObject) -> Option<Resources> {
-    Resources::of(&object.status.allotment.as_ref()?.hard).ok()
+    Resources::recorded(&object.status.allotment.as_ref()?.hard).ok()
 }
 
 /// The record of its allotment as the engine has it.
@@ -79,9 +77,9 @@ pub(crate) fn below(children: &Children) -> Resources {
     children.have.clone()
 }
 
-/// Amounts as an object has them.
-pub(crate) fn amounts(resources: &Resources) -> BTreeMap<String, Quantity> {
-    resources.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect()
+/// Amounts as a status has them.
+pub(crate) fn amounts(resources: &Resources) -> Amounts {
+    resources.iter().map(|(name, amount)| (name.as_str(), amount)).collect()
 }
 
 /// The resource that a refusal is about, which its message begins with.

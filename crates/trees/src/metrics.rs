@@ -169,7 +169,7 @@ fn amounts(context: &TreeContext) -> BTreeMap<String, Amounts> {
     let mut roots = BTreeMap::new();
     context.trees.for_each(|tree| {
         if let (Ok(spec), Some(_), Ok(allotted)) =
-            (&tree.spec, &tree.status.root_uid, Resources::of(&tree.status.allotment))
+            (&tree.spec, &tree.status.root_uid, Resources::recorded(&tree.status.allotment))
         {
             trees.insert(tree.name.to_string(), Amounts { allotted, ..Amounts::default() });
             roots.insert(tree.name.clone(), spec.root.clone());

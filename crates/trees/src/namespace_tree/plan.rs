@@ -320,7 +320,7 @@ impl TreePlan {
         condition::set(&mut self.status.conditions, READY, state, tree.generation, now);
         self.status.observed_generation = Some(tree.generation);
         self.status.namespaces = if self.status.root_uid.is_some() { observation.size } else { 0 };
-        let has = Resources::of(&self.status.allotment).unwrap_or_default();
+        let has = Resources::recorded(&self.status.allotment).unwrap_or_default();
         self.status.allotted = if has.is_empty() { String::new() } else { has.to_string() };
         self.describe_overdraft(observation);
     }

@@ -348,7 +348,7 @@ impl SubnamespacePlan {
             return (None, state);
         }
         if let Some(refused) = self.status.refused.clone()
-            && Resources::of(&refused.hard).as_ref() == Ok(want)
+            && Resources::recorded(&refused.hard).as_ref() == Ok(want)
             && now < refused.until
         {
             self.next_check = Some(refused.until);
@@ -378,7 +378,7 @@ impl SubnamespacePlan {
         let recorded =
             self.status.allotment.as_ref().filter(|_| self.status.allotment != object.status.allotment);
         let (Some(change), Some(recorded)) = (change, recorded) else { return };
-        let has = Resources::of(&recorded.hard).unwrap_or_default();
+        let has = Resources::recorded(&recorded.hard).unwrap_or_default();
         if has == change.from || active(Mutant::EarlierRequestStands) {
             return;
         }
@@ -562,7 +562,7 @@ fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
 
 /// The last request that was granted.
 fn granted_request(object: &SubnamespaceObject) -> Option<Resources> {
-    Resources::of(&object.status.request.as_ref()?.hard).ok()
+    Resources::recorded(&object.status.request.as_ref()?.hard).ok()
 }
 
 /// The reason that is written so.

@@ -276,5 +276,5 @@ fn what_is_under_way_of_a_namespace_that_is_being_deleted_is_decided_in_its_reco
 fn recorded_of(plan: &SubnamespacePlan) -> Record {
     let allotment = plan.status.allotment.as_ref().unwrap();
     let decided = u64::try_from(allotment.decided).unwrap();
-    Record { allotment: Resources::of(&allotment.hard).unwrap(), decided }
+    Record { allotment: Resources::recorded(&allotment.hard).unwrap(), decided }
 }

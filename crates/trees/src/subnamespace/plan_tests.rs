@@ -384,7 +384,7 @@ fn what_was_granted_before_can_be_asked_for_again_while_something_else_is_carrie
         let object_with = |status: &Value| object("4", &json!({}), status);
         let seen = Observation { object: object_with(&status), parent_quota, quota: has_six(), ..ready() };
         let recorded = plan(&seen).status;
-        assert_eq!(recorded.allotment.as_ref().unwrap().hard["pods"].to_string(), "6");
+        assert_eq!(recorded.allotment.as_ref().unwrap().hard.get("pods"), Some(Quantity::from(6_u32)));
         let object = object_with(&serde_json::to_value(&recorded).unwrap());
         let parent_quota = Some(quota("shop", "10", "6", "0"));
         let next = plan(&Observation { object, parent_quota, quota: has_six(), ..ready() }).step;

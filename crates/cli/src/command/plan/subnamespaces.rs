@@ -430,5 +430,5 @@ fn cascade_until(object: &Subnamespace) -> Option<Timestamp> {
 
 /// What it has.
 fn allotment(object: &Subnamespace) -> Option<Resources> {
-    Resources::of(&object.status.allotment.as_ref()?.hard).ok()
+    Resources::recorded(&object.status.allotment.as_ref()?.hard).ok()
 }

@@ -1,9 +1,7 @@
 //! When a change of a quota that was begun and given up is tried again.
 
-use std::collections::BTreeMap;
-
+use coppice_api::Amounts;
 use coppice_api::subnamespace::RefusedChange;
-use coppice_quantity::Quantity;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 /// How long it is not tried again after the first time, unless something else is asked for; after each further time twice as long,
@@ -14,7 +12,7 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(5);
 /// What is recorded of a change to these amounts that is given up now, after what was given up `before`.
 pub(super) fn refused(
     before: Option<&RefusedChange>,
-    hard: BTreeMap<String, Quantity>,
+    hard: Amounts,
     message: String,
     now: Timestamp,
 ) -> RefusedChange {
@@ -29,21 +27,23 @@ pub(super) fn refused(
 
 #[cfg(test)]
 mod tests {
+    use coppice_quantity::Quantity;
+
     use super::*;
 
     #[test]
     fn what_is_given_up_again_and_again_is_tried_more_and_more_rarely() {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let of = |pods: &str| BTreeMap::from([("pods".to_owned(), pods.parse().unwrap())]);
-        let mut last = refused(None, of("2"), String::new(), start);
+        let of = |pods: u32| -> Amounts { [("pods", Quantity::from(pods))].into_iter().collect() };
+        let mut last = refused(None, of(2), String::new(), start);
         let mut minutes = vec![(last.attempts, last.until.duration_since(start).as_mins())];
         for _ in 0..40 {
-            last = refused(Some(&last), of("2"), String::new(), start);
+            last = refused(Some(&last), of(2), String::new(), start);
             minutes.push((last.attempts, last.until.duration_since(start).as_mins()));
         }
         assert_eq!(minutes[..5], [(1, 1), (2, 2), (3, 4), (4, 5), (5, 5)]);
         assert_eq!(minutes[40], (41, 5));
-        let other = refused(Some(&last), of("3"), String::new(), start);
+        let other = refused(Some(&last), of(3), String::new(), start);
         assert_eq!((other.attempts, other.until.duration_since(start).as_mins()), (1, 1));
     }
 }
