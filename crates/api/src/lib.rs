@@ -51,7 +51,7 @@ pub use quota_transfer::{
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};
 pub use selector::{Labels, Selector};
-pub use steps::Steps;
+pub use steps::{RareSteps, Steps};
 pub use subnamespace::{Subnamespace, SubnamespacePhase, SubnamespaceSpec, SubnamespaceStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

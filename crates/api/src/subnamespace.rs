@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::amounts::Amounts;
 use crate::metadata::{MetadataSet, NamespaceMetadata};
 use crate::schema;
-use crate::steps::Steps;
+use crate::steps::RareSteps;
 
 /// A namespace below the one that the object is in. It has the name of the object.
 ///
@@ -147,7 +147,7 @@ pub struct SubnamespaceStatus {
     pub allotment: Option<Allotment>,
     /// Why the last change of the quota was given up after it had begun; absent once another is granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<RefusedChange>,
+    pub refused: Option<Box<RefusedChange>>,
     /// What spec asks for, on one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 4096))]
@@ -164,7 +164,7 @@ pub struct SubnamespaceStatus {
     pub children: u32,
     /// The deletion of the namespace, while it is decided and carried out.
     #[serde(flatten)]
-    pub steps: Steps,
+    pub steps: RareSteps,
     /// `Ready`: whether the namespace is there with the quota that spec asks for. `Propagated`: whether it has what is copied from the
     /// namespaces above. `WithinQuota`: whether what is used in it is within its quota; absent if it always was. `DeletionPending`: that it
     /// will be deleted with a namespace above it, and how to prevent that; absent if not.
@@ -210,4 +210,15 @@ pub struct RefusedChange {
     /// When the same is tried again: after a minute, and each further time after twice as long, up to five minutes.
     #[schemars(schema_with = "schema::status_instant")]
     pub until: jiff::Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_one_of_thousands_is_small() {
+        // Besides texts, amounts and conditions. Each of 5,000 in a cache is rounded up to this.
+        assert!(size_of::<SubnamespaceStatus>() <= 320, "{}", size_of::<SubnamespaceStatus>());
+    }
 }

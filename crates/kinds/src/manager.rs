@@ -26,5 +26,7 @@ impl OwnKind for Managers {
     /// A list of what is scaled down can have a mebibyte. Code that needs it reads the manager.
     fn compact_status(status: &mut NamespaceManagerStatus) {
         status.steps.scaled_down.count();
+        // They were read into room for four at least.
+        status.conditions.shrink_to_fit();
     }
 }

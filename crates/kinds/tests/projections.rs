@@ -4,7 +4,7 @@
 use coppice_api::Reason;
 use coppice_kinds::{
     Configs, CopiedKind, DecidedIn, DeletedNamespaces, Jobs, LimitRanges, Manager, Managers, Namespaces,
-    NetworkPolicies, Pods, RoleBindings, TreeQuotaWire, TreeQuotas,
+    NetworkPolicies, Pods, RoleBindings, Subnamespaces, TreeQuotaWire, TreeQuotas,
 };
 use coppice_lifecycle::facts::{AnnotationKeys, AnnotationNotRead, JobState, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
@@ -43,6 +43,18 @@ fn a_record_of_a_deletion_says_where_its_decision_stands() {
         let record = read::<DeletedNamespaces>(&json!({"metadata": {"name": "fire-1"}, "spec": spec}));
         assert_eq!(record.object.unwrap().spec.unwrap().decided_in(), expected, "{kind}");
     }
+}
+
+#[test]
+fn of_a_subnamespace_no_room_is_kept_for_conditions_that_it_does_not_have() {
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Reconciled", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let written =
+        json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {}, "status": {"conditions": [ready]}});
+    let mut object = read::<Subnamespaces>(&written).object.unwrap();
+    Subnamespaces::compact(&mut object);
+    assert_eq!(object.status_error, None);
+    assert_eq!((object.status.conditions.len(), object.status.conditions.capacity()), (1, 1));
 }
 
 #[test]

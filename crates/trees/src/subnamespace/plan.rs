@@ -442,8 +442,9 @@ impl SubnamespacePlan {
             && !matches!(**refusal, QuotaRefusal::Superseded | QuotaRefusal::Disturbed { .. })
         {
             // Written down first: what is refused is not wanted any more, and is ended then.
-            let before = object.status.refused.as_ref();
-            self.status.refused = Some(retry::refused(before, amounts(want), refusal.to_string(), now));
+            let before = object.status.refused.as_deref();
+            let refused = retry::refused(before, amounts(want), refusal.to_string(), now);
+            self.status.refused = Some(Box::new(refused));
             return Some(self.unchanged(object, "the change of the quota is given up"));
         }
         match write {

@@ -49,7 +49,7 @@ fn a_plan_as_it_is_breaks_no_rule() {
 fn a_deletion_is_that_of_an_intent_that_is_written_down_and_explains_it() {
     let unwritten = |seen: &mut Observation, _: &mut SubnamespacePlan| {
         let status =
-            SubnamespaceStatus { steps: coppice_api::Steps::default(), ..(*seen.object.status).clone() };
+            SubnamespaceStatus { steps: coppice_api::RareSteps::default(), ..(*seen.object.status).clone() };
         let status = serde_json::to_value(&status).unwrap();
         seen.object = object("4", &json!({"deletionTimestamp": DELETED}), &status);
     };
