@@ -54,6 +54,9 @@ enum KeyState {
     Running { again: bool, due: Option<Instant> },
 }
 
+/// Room for so many keys is kept once there was that much.
+const KEPT_ROOM: usize = 256;
+
 /// Invariant: a key is in `ready` exactly if its entry says so, and in `due`, at that instant, exactly if its entry says so.
 #[derive(Debug)]
 pub(super) struct State<K> {
@@ -122,6 +125,22 @@ impl<K: QueueKey> State<K> {
 
     /// Requests during the run count beside its result; requests before the run do not.
     pub(super) fn finish(&mut self, key: &K, next: &ReconcileResult, now: Instant) {
+        self.finish_run(key, next, now);
+        self.give_room_back();
+    }
+
+    /// Gives back most of the room that thousands of keys have left that came at once: a few times while they become fewer.
+    fn give_room_back(&mut self) {
+        let room = |keys: usize| (2 * keys).max(KEPT_ROOM);
+        if self.entries.capacity() > 4 * room(self.entries.len()) {
+            self.entries.shrink_to(room(self.entries.len()));
+        }
+        if self.ready.capacity() > 4 * room(self.ready.len()) {
+            self.ready.shrink_to(room(self.ready.len()));
+        }
+    }
+
+    fn finish_run(&mut self, key: &K, next: &ReconcileResult, now: Instant) {
         let Some((key, mut entry)) = self.entries.remove_entry(key) else { return };
         let KeyState::Running { again, due: added } = entry.state else {
             self.entries.insert(key, entry);

@@ -182,3 +182,40 @@ fn what_has_to_wait_for_others_has_failed_as_often_as_before() {
         assert!(expected.contains(&pause), "{pause} ms after {between:?}");
     }
 }
+
+#[test]
+fn thousands_of_keys_that_came_at_once_leave_little_room_behind() {
+    let now = Instant::now();
+    let mut state = State::new(PAUSES, 1);
+    let room = |state: &State<u32>| (state.entries.capacity(), state.ready.capacity());
+    for round in 0..2 {
+        for key in 0..5_000 {
+            state.add(key, now);
+        }
+        let (entries, ready) = room(&state);
+        assert!(entries >= 5_000 && ready >= 5_000);
+        for expected in 0..5_000 {
+            let key = state.start(now).unwrap();
+            assert_eq!(key, expected, "in the order in which they came, in round {round}");
+            state.finish(&key, &ReconcileResult::Done, now);
+        }
+        let (entries, ready) = room(&state);
+        assert!(entries <= 1_024 && ready <= 1_024, "{entries}, {ready}");
+        assert_eq!((state.len(), state.start(now)), (0, None));
+    }
+}
+
+#[test]
+fn few_keys_keep_their_room() {
+    let now = Instant::now();
+    let mut state = State::new(PAUSES, 1);
+    for key in 0..200_u32 {
+        state.add(key, now);
+    }
+    let room = state.entries.capacity();
+    while let Some(key) = state.start(now) {
+        state.finish(&key, &ReconcileResult::Done, now);
+    }
+    assert_eq!((state.len(), state.ready.capacity() >= 200), (0, true));
+    assert!(state.entries.capacity() * 2 > room, "{} of {room}", state.entries.capacity());
+}
