@@ -38,11 +38,11 @@ struct Inner {
 
 struct Correlator {
     rng: SeededRng,
-    series: BTreeMap<EventKey, Series>,
+    /// By the [identity](EventKey::identity) of their Events.
+    series: BTreeMap<Box<str>, Series>,
 }
 
-/// The identity of an Event: equal Events form a series. The note is not part of it: it may contain a count or a time.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// What Events have that form a series. The note is not part of it: it may contain a count or a time.
 struct EventKey {
     uid: String,
     kind: String,
@@ -54,13 +54,17 @@ struct EventKey {
 }
 
 struct Series {
-    event: String,
+    /// By which the name of the Event ends.
+    number: u64,
     count: i32,
     last: Instant,
 }
 
 /// An Event that is seen again within this time is one more of its series.
 const SERIES_WINDOW: Duration = Duration::from_mins(6);
+/// Of so many series it is known that an Event is one more; so many as Kubernetes' own components know. Of more, the oldest are forgotten:
+/// thousands of namespaces may come in a few minutes, each with several Events.
+const MAX_SERIES: usize = 4096;
 /// At most this many Events wait to be written; further ones are dropped and counted.
 const MAX_PENDING: usize = 1024;
 /// At most this many are written at once.
@@ -132,7 +136,8 @@ impl Inner {
     ) -> Result<(), kube::Error> {
         let namespace = key.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        if let Some((event, count)) = self.next_in_series(&key) {
+        let again = self.correlator().count_up(&key);
+        if let Some((event, count)) = again {
             let series =
                 serde_json::json!({ "series": { "count": count, "lastObservedTime": MicroTime(at) } });
             match api.patch(&event, &PatchParams::default(), &Patch::Merge(series)).await {
@@ -141,12 +146,12 @@ impl Inner {
                 other => return other.map(|_| ()),
             }
         }
-        let name = self.name(&key.name);
+        let number = self.correlator().rng.next_u64();
         let event = Event {
             action: Some(key.action.clone()),
             event_time: Some(MicroTime(at)),
             metadata: ObjectMeta {
-                name: Some(name.clone()),
+                name: Some(key.event(number)),
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },
@@ -161,27 +166,111 @@ impl Inner {
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         api.create(&parameters, &event).await?;
-        let series = Series { event: name, count: 1, last: Instant::now() };
-        self.correlator().series.insert(key, series);
+        self.correlator().begin(&key, number);
         Ok(())
-    }
-
-    /// The Event to count up and its new count, if the same was written a short while ago.
-    fn next_in_series(&self, key: &EventKey) -> Option<(String, i32)> {
-        let mut correlator = self.correlator();
-        correlator.series.retain(|_, series| series.last.elapsed() < SERIES_WINDOW);
-        let series = correlator.series.get_mut(key)?;
-        series.count = series.count.saturating_add(1);
-        series.last = Instant::now();
-        Some((series.event.clone(), series.count))
-    }
-
-    fn name(&self, about: &str) -> String {
-        format!("{about}.{:016x}", self.correlator().rng.next_u64())
     }
 
     fn correlator(&self) -> std::sync::MutexGuard<'_, Correlator> {
         // Every change is one assignment: a panic leaves valid data.
         self.correlator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Correlator {
+    /// The Event to count up and its new count, if the same was written a short while ago.
+    fn count_up(&mut self, key: &EventKey) -> Option<(String, i32)> {
+        self.series.retain(|_, series| series.last.elapsed() < SERIES_WINDOW);
+        let series = self.series.get_mut(&*key.identity())?;
+        series.count = series.count.saturating_add(1);
+        series.last = Instant::now();
+        Some((key.event(series.number), series.count))
+    }
+
+    /// An Event was written that others may be one more of.
+    fn begin(&mut self, key: &EventKey, number: u64) {
+        let identity = key.identity();
+        if self.series.len() >= MAX_SERIES && !self.series.contains_key(&identity) {
+            let oldest = self.series.iter().min_by_key(|(_, series)| series.last);
+            if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
+                self.series.remove(&oldest);
+            }
+        }
+        self.series.insert(identity, Series { number, count: 1, last: Instant::now() });
+    }
+}
+
+impl EventKey {
+    /// All of it in one text: there are thousands. (No part of it can have a NUL: the API server refuses it.)
+    fn identity(&self) -> Box<str> {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let warning = if self.warning { "Warning" } else { "" };
+        [&*self.uid, &*self.kind, namespace, &*self.name, warning, &*self.reason, &*self.action]
+            .join("\0")
+            .into_boxed_str()
+    }
+
+    /// The name of the Event with this number.
+    fn event(&self, number: u64) -> String {
+        format!("{}.{number:016x}", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, warning: bool) -> EventKey {
+        EventKey {
+            uid: format!("uid-{name}"),
+            kind: "Subnamespace".to_owned(),
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+            warning,
+            reason: "QuotaGranted".to_owned(),
+            action: "GrowTree".to_owned(),
+        }
+    }
+
+    fn correlator() -> Correlator {
+        Correlator { rng: SeededRng::new(1), series: BTreeMap::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_seen_again_within_minutes_is_one_more_of_its_series() {
+        let mut correlator = correlator();
+        assert_eq!(correlator.count_up(&key("a", false)), None);
+        correlator.begin(&key("a", false), 0xab);
+        for count in 2..5 {
+            tokio::time::advance(SERIES_WINDOW / 2).await;
+            let event = "a.00000000000000ab".to_owned();
+            assert_eq!(correlator.count_up(&key("a", false)), Some((event, count)));
+        }
+        assert_eq!(correlator.count_up(&key("a", true)), None, "a warning is another one");
+        assert_eq!(correlator.count_up(&key("b", false)), None);
+        tokio::time::advance(SERIES_WINDOW).await;
+        assert_eq!(correlator.count_up(&key("a", false)), None);
+        assert!(correlator.series.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_series_the_oldest_are_forgotten() {
+        let mut correlator = correlator();
+        let name = |number: usize| format!("n-{number:05}");
+        for of in 0..MAX_SERIES {
+            correlator.begin(&key(&name(of), false), 1);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        // The first is seen again, so that the second is the oldest.
+        assert_eq!(correlator.count_up(&key(&name(0), false)).map(|(_, count)| count), Some(2));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        correlator.begin(&key("one-more", false), 7);
+        assert_eq!(correlator.series.len(), MAX_SERIES);
+        let known = [0, 1, 2].map(|of| correlator.series.contains_key(&key(&name(of), false).identity()));
+        assert_eq!(known, [true, false, true]);
+        // What was removed on the API server begins again, and takes no other's place.
+        correlator.begin(&key("one-more", false), 8);
+        assert_eq!(correlator.series.len(), MAX_SERIES);
+        assert_eq!(correlator.count_up(&key("one-more", false)).unwrap().0, "one-more.0000000000000008");
+        assert!(correlator.series.contains_key(&key(&name(2), false).identity()));
     }
 }
