@@ -33,7 +33,7 @@ pub use ledger::{AllotmentChange, AppliedTransfer, HeldAmount, Ledger, Lowering,
 pub use moves::{Departure, DepartureDecision};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
-pub use resources::{Resources, ResourcesError};
+pub use resources::{Resources, ResourcesError, TwoNames};
 pub use rules::{NewNamespace, Rules, partition_between};
 pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, applied_before, release};
 pub use valid_spec::{InvalidAmount, ValidSubnamespace, ValidTransfer, ValidTree};

@@ -1,6 +1,6 @@
 //! Amounts of several resources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use coppice_api::Amounts;
@@ -51,6 +51,17 @@ pub enum ResourcesError {
     TooFine(ResourceName, Quantity),
 }
 
+/// What counts of an amount that is there under two names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TwoNames {
+    /// As if the resource were not named.
+    Neither,
+    /// The smaller one.
+    Smaller,
+    /// The larger one.
+    Larger,
+}
+
 impl Resources {
     /// What is written as a quota.
     pub fn parse<'a>(written: impl IntoIterator<Item = (&'a str, Quantity)>) -> Result<Self, ResourcesError> {
@@ -81,6 +92,32 @@ impl Resources {
     /// The same, of what a status has.
     pub fn recorded(written: &Amounts) -> Result<Self, ResourcesError> {
         Self::parse(written.iter())
+    }
+
+    /// The amounts of a native quota, which anybody may have written: also one of them under both of its names.
+    pub fn of_quota(
+        written: &BTreeMap<String, Quantity>,
+        two_names: TwoNames,
+    ) -> Result<Self, ResourceNameError> {
+        let mut amounts: BTreeMap<ResourceName, Quantity> = BTreeMap::new();
+        let mut neither: BTreeSet<ResourceName> = BTreeSet::new();
+        for (name, amount) in written {
+            let name: ResourceName = name.parse()?;
+            let Some(other) = amounts.get(&name).copied() else {
+                amounts.insert(name, *amount);
+                continue;
+            };
+            match two_names {
+                TwoNames::Smaller => amounts.insert(name, other.min(*amount)),
+                TwoNames::Larger => amounts.insert(name, other.max(*amount)),
+                TwoNames::Neither => {
+                    neither.insert(name);
+                    None
+                }
+            };
+        }
+        amounts.retain(|name, _| !neither.contains(name));
+        Ok(amounts.into())
     }
 
     /// The amount of one resource.
@@ -230,6 +267,19 @@ mod tests {
         let json = r#"{"cpu":"1500m","requests.memory":"1Gi"}"#;
         let read: Resources = serde_json::from_str(json).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), r#"{"cpu":"1500m","memory":"1Gi"}"#);
+    }
+
+    #[test]
+    fn of_a_native_quota_an_amount_may_have_two_names() {
+        let written = [("cpu", "4"), ("requests.cpu", "3"), ("pods", "2"), ("count/services", "1")];
+        let written: BTreeMap<String, Quantity> =
+            written.map(|(name, amount)| (name.to_owned(), amount.parse().unwrap())).into();
+        let read = |two_names| Resources::of_quota(&written, two_names).unwrap().to_string();
+        assert_eq!(read(TwoNames::Smaller), "3 cpu, 2 pods, 1 services");
+        assert_eq!(read(TwoNames::Larger), "4 cpu, 2 pods, 1 services");
+        assert_eq!(read(TwoNames::Neither), "2 pods, 1 services");
+        let unknown = BTreeMap::from([("cpus".to_owned(), Quantity::ZERO)]);
+        assert!(Resources::of_quota(&unknown, TwoNames::Smaller).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The native quotas of namespaces of trees: `ResourceQuota` named [`TREE_QUOTA_NAME`], with a ledger beside its limits.
 
 use coppice_api::names::{ANNOTATION_LEDGER, LABEL_TREE, TREE_QUOTA_NAME};
-use coppice_hierarchy::{Ledger, Quota, Resources};
+use coppice_hierarchy::{Ledger, Quota, ResourceName, Resources, TwoNames};
 use coppice_runtime::decode::{ObjectRef, Unreadable};
 use coppice_runtime::kind::{Kind, Meta, is_later};
 use serde::Deserialize;
@@ -23,6 +23,8 @@ pub struct TreeQuota {
     pub resource_version: Box<str>,
     /// The tree that it belongs to. None of a quota that somebody else wrote.
     pub tree: Option<Box<str>>,
+    /// The names in `spec.hard` for which we write shorter ones, such as `requests.cpu`: whoever writes an amount removes them.
+    pub aliases: Box<[Box<str>]>,
     /// What it says; or why that cannot be understood.
     pub quota: Result<Quota, InvalidQuota>,
 }
@@ -90,23 +92,38 @@ struct AmountsWire {
 
 impl TreeQuotaWire {
     fn quota(&self) -> Result<Quota, InvalidQuota> {
-        let resources = |field, amounts: &serde_json::Value| {
-            if amounts.is_null() {
-                return Ok(Resources::default());
-            }
-            serde_json::from_value(amounts.clone())
-                .map_err(|error| InvalidQuota::Amounts { field, why: error.to_string() })
-        };
         let ledger = self.metadata.annotations.ledger.as_deref();
         let ledger: Ledger = serde_json::from_str(ledger.unwrap_or("null"))
             .map_err(|error| InvalidQuota::Ledger { why: error.to_string() })?;
         Ok(Quota {
-            hard: resources("spec.hard", &self.spec.hard)?,
-            enforced: resources("status.hard", &self.status.hard)?,
-            used: resources("status.used", &self.status.used)?,
+            // What is there under two names is not as it is recorded, whatever the amounts are, and is written again under one.
+            hard: amounts("spec.hard", &self.spec.hard, TwoNames::Neither)?,
+            // Both limits hold.
+            enforced: amounts("status.hard", &self.status.hard, TwoNames::Smaller)?,
+            used: amounts("status.used", &self.status.used, TwoNames::Larger)?,
             ledger,
         })
     }
+
+    fn aliases(&self) -> Box<[Box<str>]> {
+        let names = self.spec.hard.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let is_alias =
+            |name: &&String| name.parse::<ResourceName>().is_ok_and(|known| known.as_str() != name.as_str());
+        names.filter(is_alias).map(|name| name.as_str().into()).collect()
+    }
+}
+
+fn amounts(
+    field: &'static str,
+    written: &serde_json::Value,
+    two_names: TwoNames,
+) -> Result<Resources, InvalidQuota> {
+    if written.is_null() {
+        return Ok(Resources::default());
+    }
+    let invalid = |why: String| InvalidQuota::Amounts { field, why };
+    let written = serde_json::from_value(written.clone()).map_err(|error| invalid(error.to_string()))?;
+    Resources::of_quota(&written, two_names).map_err(|error| invalid(error.to_string()))
 }
 
 impl Kind for TreeQuotas {
@@ -128,7 +145,7 @@ impl Kind for TreeQuotas {
     }
 
     fn project(wire: TreeQuotaWire, (): &()) -> Result<TreeQuota, Unreadable> {
-        let quota = wire.quota();
+        let (quota, aliases) = (wire.quota(), wire.aliases());
         let QuotaMeta { meta, labels, .. } = wire.metadata;
         Ok(TreeQuota {
             namespace: meta.namespace,
@@ -136,6 +153,7 @@ impl Kind for TreeQuotas {
             uid: meta.uid,
             resource_version: meta.resource_version,
             tree: labels.tree,
+            aliases,
             quota,
         })
     }

@@ -259,6 +259,30 @@ fn the_quota_of_a_tree_is_read_with_its_ledger_or_says_why_not() {
 }
 
 #[test]
+fn an_amount_of_a_quota_that_is_there_under_two_names_is_not_as_it_is_recorded() {
+    let quota = |spec: Value, status: Value| {
+        let ledger = json!({"allotment": {"cpu": "4", "pods": "3"}, "given": {}}).to_string();
+        let metadata = json!({"name": "coppice", "namespace": "n", "uid": "u", "resourceVersion": "1",
+            "labels": {"coppice.dev/tree": "shop"}, "annotations": {"coppice.dev/ledger": ledger}});
+        let status = json!({"hard": status, "used": {"cpu": "1", "requests.cpu": "2"}});
+        let quota = json!({"metadata": metadata, "spec": {"hard": spec}, "status": status});
+        read::<TreeQuotas>(&quota).object.unwrap()
+    };
+    for cpu in ["4", "3", "5"] {
+        let hard = json!({"cpu": "4", "requests.cpu": cpu, "pods": "3"});
+        let read = quota(hard, json!({"cpu": "9", "requests.cpu": "8"}));
+        assert_eq!(read.aliases[..], [Box::<str>::from("requests.cpu")], "{cpu}");
+        let read = read.quota.unwrap();
+        assert!(!read.is_as_recorded(), "{cpu}");
+        let counted = (read.hard.to_string(), read.enforced.to_string(), read.used.to_string());
+        assert_eq!(counted, ("3 pods".into(), "8 cpu".into(), "2 cpu".into()), "both limits hold");
+    }
+    let read = quota(json!({"requests.cpu": "4", "pods": "3"}), json!({}));
+    assert!(read.quota.unwrap().is_as_recorded(), "under another name it is the same quota");
+    assert_eq!(quota(json!({"cpu": "4", "pods": "3"}), json!({})).aliases.len(), 0);
+}
+
+#[test]
 fn of_a_role_binding_what_a_copy_has_of_it_is_kept() {
     let binding = |metadata: &Value, kind: &str, subjects: Value| {
         let mut all = json!({"name": "b", "namespace": "n", "uid": "u", "resourceVersion": "3"});

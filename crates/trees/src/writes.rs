@@ -41,7 +41,10 @@ pub(crate) async fn quota(
             write::create_object::<TreeQuotas>(clients, permit, namespace, &object).await
         }
         Some(now) => {
-            let hard = now.quota.as_ref().map_or_else(|_| json!(own), |quota| replaced(&quota.hard, &own));
+            let known = now.quota.iter().flat_map(|quota| quota.hard.iter()).map(|(name, _)| name.as_str());
+            // Under another name an amount would stay, and the quota would be written again for ever.
+            let aliases = now.aliases.iter().map(|alias| &**alias);
+            let hard = replaced(known.chain(aliases), &own);
             let mut fields = json!({"metadata": {"annotations": annotations}, "spec": {"hard": hard}});
             if !tree.is_empty() && now.tree.as_deref().is_some_and(|known| known != tree) {
                 fields["metadata"]["labels"] = json!({LABEL_TREE: tree});
@@ -66,10 +69,9 @@ pub(crate) async fn release_quota(
     write::merge::<TreeQuotas>(&context.shared.clients, permit, target, revision, fields).await.map(drop)
 }
 
-/// New amounts as a merge: what is not among them is removed.
-fn replaced(before: &Resources, after: &Resources) -> Value {
-    let mut hard: BTreeMap<&str, Value> =
-        before.iter().map(|(name, _)| (name.as_str(), Value::Null)).collect();
+/// New amounts as a merge. `before`: the names that are there; what is not among the new ones is removed.
+fn replaced<'a>(before: impl Iterator<Item = &'a str>, after: &'a Resources) -> Value {
+    let mut hard: BTreeMap<&str, Value> = before.map(|name| (name, Value::Null)).collect();
     hard.extend(after.iter().map(|(name, amount)| (name.as_str(), json!(amount))));
     json!(hard)
 }

@@ -258,3 +258,35 @@ async fn a_quota_that_an_earlier_tree_has_left_says_whose_it_is_now() {
     assert_eq!(sent[0].body["metadata"]["labels"], json!({"coppice.dev/tree": "shop"}));
     assert_eq!(sent[0].body["spec"]["hard"], json!({"pods": "10"}));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_has_written_under_a_second_name_is_put_right_by_one_write() {
+    for (hard, is_repaired) in [
+        (json!({"cpu": "10", "requests.cpu": "20"}), true),
+        (json!({"cpu": "20", "requests.cpu": "10"}), true),
+        (json!({"cpu": "10", "requests.cpu": "10"}), true),
+        (json!({"requests.cpu": "20"}), true),
+        // That is the same quota.
+        (json!({"requests.cpu": "10"}), false),
+    ] {
+        let server = tree(&json!({}), &known(), &labels());
+        let metadata = json!({"name": "shop", "uid": "t", "finalizers": [FINALIZER]});
+        let spec = json!({"root": "shop", "quota": {"hard": {"cpu": "10"}}});
+        server.put::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec, "status": known()}));
+        let ledger = json!({"allotment": {"cpu": "10"}, "given": {}}).to_string();
+        let status = json!({"hard": {"cpu": "10"}, "used": {"cpu": "2"}});
+        server.put::<TreeQuotas>(json!({
+            "metadata": {
+                "name": "coppice", "namespace": "shop", "uid": "q", "labels": {"coppice.dev/tree": "shop"},
+                "annotations": {"coppice.dev/ledger": ledger}
+            },
+            "spec": {"hard": hard}, "status": status
+        }));
+        let (end, sent) = reconciled(&server, &[]).await;
+        let expected = [("PATCH", QUOTA), ("PUT", STATUS)];
+        let expected = if is_repaired { &expected[..] } else { &expected[1..] };
+        assert_eq!((end, &made(&sent)[..]), ("done", expected), "{hard}");
+        let now = server.object::<TreeQuotas>("shop", "coppice")["spec"]["hard"].clone();
+        assert_eq!(now, if is_repaired { json!({"cpu": "10"}) } else { hard });
+    }
+}
