@@ -216,6 +216,8 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
             let is_ready = |tree: &Value| condition(tree, "Ready")["status"] == "True";
             let tree = cluster.until(("nstree", "", "shop"), "Ready", is_ready).await?;
             ensure!(tree["status"]["allotted"] == "10 cpu, 10 pods", "{tree:#}");
+            in_force(&cluster, "10").await?;
+            raises(&cluster).await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             grows(&cluster).await?;
             shows(&cluster).await?;
@@ -226,6 +228,29 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
         scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
+}
+
+/// The API server limits the root to this many pods, and as many cores.
+async fn in_force(cluster: &Setup, amount: &str) -> Test {
+    let quota = cluster.test_cluster.get("quota", "shop", "coppice").await?.context("no quota")?;
+    ensure!(quota["status"]["hard"] == json!({"cpu": amount, "pods": amount}), "{quota:#}");
+    Ok(())
+}
+
+/// A smaller total, and a larger one, are in force once the tree is ready with them.
+async fn raises(cluster: &Setup) -> Test {
+    let admin = cluster.test_cluster.admin().await?;
+    for amount in ["4", "10"] {
+        let hard = json!({"cpu": amount, "pods": amount});
+        admin.patch("nstree", "", "shop", &json!({"spec": {"quota": {"hard": hard}}})).await?;
+        let is_ready = |tree: &Value| {
+            let ready = condition(tree, "Ready");
+            ready["status"] == "True" && ready["observedGeneration"] == tree["metadata"]["generation"]
+        };
+        cluster.until(("nstree", "", "shop"), &format!("{amount} pods"), is_ready).await?;
+        in_force(cluster, amount).await?;
+    }
+    Ok(())
 }
 
 /// A tenant creates namespaces, which have what leaves the root.

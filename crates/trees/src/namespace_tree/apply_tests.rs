@@ -112,7 +112,8 @@ fn ready(sent: &Sent) -> &Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_set_up_write_by_write_and_the_uid_of_its_root_is_stored_first() {
-    let (end, sent) = reconciled(&created(), &[]).await;
+    let server = created();
+    let (end, sent) = reconciled(&server, &[]).await;
     let expected = [("PATCH", TREE), ("PUT", STATUS), ("PATCH", ROOT), ("POST", QUOTAS), ("PUT", STATUS)];
     assert_eq!((end, &made(&sent)[..]), ("done", &expected[..]));
     assert_eq!(sent[0].body["metadata"]["finalizers"], json!([FINALIZER]));
@@ -121,7 +122,15 @@ async fn a_tree_is_set_up_write_by_write_and_the_uid_of_its_root_is_stored_first
     assert_eq!(sent[2].body["metadata"]["labels"], labels());
     assert_eq!(sent[3].body["spec"]["hard"], json!({"pods": "10"}));
     assert_eq!(sent[3].body["metadata"]["labels"]["coppice.dev/tree"], "shop");
-    assert_eq!(ready(&sent[4])["status"], "True", "{:#}", sent[4].body);
+    let waits = ready(&sent[4]);
+    assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("QuotaChanging")));
+    // Kubernetes limits by it.
+    let mut quota = server.object::<TreeQuotas>("shop", "coppice");
+    quota["status"] = json!({"hard": {"pods": "10"}, "used": {"pods": "0"}});
+    server.put::<TreeQuotas>(quota);
+    let (end, sent) = reconciled(&server, &[]).await;
+    assert_eq!((end, &made(&sent)[..]), ("done", &[("PUT", STATUS)][..]));
+    assert_eq!(ready(&sent[0])["status"], "True", "{:#}", sent[0].body);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::names::ANNOTATION_PATH;
 use coppice_api::{NamespaceTreeStatus, Reason};
-use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
+use coppice_hierarchy::{Ledger, Quota, QuotaDecision, Resources, ValidTree, Write, decide_root};
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
@@ -167,7 +167,10 @@ impl TreePlan {
             self.status.allotment = amounts(&quota.ledger.allotment);
         }
         match decide_root(&root.name, quota, total, &observation.below, observation.time.now()) {
-            QuotaDecision::Done => self.name_quota(observation),
+            QuotaDecision::Done => {
+                self.name_quota(observation)?;
+                self.in_force(observation, quota)
+            }
             QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
             QuotaDecision::Wait(at) => {
                 self.next_check = at;
@@ -191,6 +194,21 @@ impl TreePlan {
         let Some(quota) = known.filter(|quota| !is_of(quota, &observation.tree.name)) else { return Ok(()) };
         self.step = Step::Quota(understood(quota)?.ledger.clone());
         Err(setting_up())
+    }
+
+    /// The root has its quota: spec is in force once Kubernetes limits by that. What was said of this spec stays while a namespace below is
+    /// given some of it.
+    fn in_force(&self, observation: &Observation, quota: Option<&Quota>) -> Result<(), Why> {
+        let before = condition::find(&self.status.conditions, READY);
+        let was_ready = before.is_some_and(|ready| {
+            ready.status == "True" && ready.observed_generation == Some(observation.tree.generation)
+        });
+        if was_ready || quota.is_some_and(|quota| quota.enforced.limits_like(&quota.hard)) {
+            return Ok(());
+        }
+        let message = "Kubernetes has not put the quota of the root in force yet; where it never does, see whether \
+                       kube-controller-manager runs";
+        Err((Reason::QuotaChanging, message.to_owned()))
     }
 
     /// The tree is being deleted: its namespace stays, with nothing of it.

@@ -163,6 +163,30 @@ fn a_tree_is_set_up_with_its_finalizer_first_and_its_quota_last() {
 }
 
 #[test]
+fn a_tree_is_ready_once_the_quota_of_its_root_is_in_force_and_another_total_is_not_said_to_be() {
+    let mut before = quota("10");
+    Arc::get_mut(&mut before).unwrap().quota.as_mut().unwrap().enforced =
+        serde_json::from_value(json!({"pods": "4"})).unwrap();
+    let seen = |tree: Arc<coppice_kinds::Tree>| Observation { tree, quota: Some(before.clone()), ..ready() };
+    let words = "Kubernetes has not put the quota of the root in force yet";
+    waits(&seen(ready().tree), Reason::QuotaChanging, words);
+    assert_eq!(said(&plan(&seen(ready().tree))).0, "False");
+    // What was said of the spec before says nothing of this one; what was said of this one stays while one below is given something.
+    for (said_of, is_ready) in [(1, false), (2, true)] {
+        let status = json!({"rootUid": "uid-of-shop", "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Reconciled", "message": "it was", "observedGeneration": said_of,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"
+        }]});
+        let later = seen(tree(&json!({"generation": 2}), &status));
+        if is_ready {
+            assert_eq!(said(&plan(&later)).0, "True");
+        } else {
+            waits(&later, Reason::QuotaChanging, words);
+        }
+    }
+}
+
+#[test]
 fn a_root_that_cannot_be_one_is_not_touched() {
     waits(
         &Observation { root: None, ..ready() },
