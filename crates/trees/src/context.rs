@@ -12,7 +12,7 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
 
 use crate::copies::CopyStores;
-use crate::index::SubnamespaceIndex;
+use crate::index::{SubnamespaceIndex, Waiting};
 use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above, is_detaching};
@@ -22,6 +22,9 @@ use crate::turns::Turns;
 
 /// No path has more names: a tree is at most 50 deep.
 pub(crate) const MAX_PATH: usize = 64;
+/// Of so many all are looked at whenever something changes that may concern them. Of more, those alone that it does concern, or some at a
+/// time: with each of thousands something changes for all of the others.
+pub(crate) const FEW: usize = 64;
 /// A Subnamespace, and the namespace that it created, if that is there.
 pub(crate) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);
 
@@ -295,10 +298,38 @@ impl TreeContext {
         paths
     }
 
-    /// The Subnamespaces that are being deleted, in the order of their namespaces and names.
-    pub(crate) fn terminating(&self) -> Vec<Arc<SubnamespaceObject>> {
-        let names = self.index.terminating().into_iter();
+    /// The Subnamespaces that are being deleted and may take all below them with them.
+    pub(crate) fn cascading(&self) -> Vec<Arc<SubnamespaceObject>> {
+        let names = self.index.cascading().into_iter();
         names.filter_map(|(namespace, name)| self.subnamespaces.get(&namespace, &name)).collect()
+    }
+
+    /// The Subnamespaces that are being deleted in namespaces that are, too.
+    pub(crate) fn ending_with_parents(&self) -> Vec<Arc<SubnamespaceObject>> {
+        let mut all = Vec::new();
+        for parent in self.index.with_terminating() {
+            if self.shared.namespaces.get("", &parent).is_some_and(|parent| parent.terminating) {
+                let names = self.index.terminating_in(&parent).into_iter();
+                all.extend(names.filter_map(|name| self.subnamespaces.get(&parent, &name)));
+            }
+        }
+        all
+    }
+
+    /// How many Subnamespaces wait for something.
+    pub(crate) fn count_waiting(&self) -> usize {
+        self.index.count_waiting()
+    }
+
+    /// The Subnamespaces that wait for something.
+    pub(crate) fn waiting(&self) -> Vec<Arc<SubnamespaceObject>> {
+        let names = self.index.waiting().into_iter();
+        names.filter_map(|(namespace, name)| self.subnamespaces.get(&namespace, &name)).collect()
+    }
+
+    /// What is made of those that wait in a namespace, under the lock of what is known of all: keep it short.
+    pub(crate) fn with_waiting<R>(&self, namespace: &str, of: impl FnOnce(&Waiting) -> R) -> R {
+        self.index.with_waiting(namespace, of)
     }
 
     /// How many namespaces Subnamespaces have created, in all trees.

@@ -54,6 +54,11 @@ impl Turns {
         let _ = self.queue.set(queue.clone());
     }
 
+    /// The queue of those that wait; none before somebody follows the watches.
+    pub(crate) fn queue(&self) -> Option<&Queue<SubnamespaceKey>> {
+        self.queue.get()
+    }
+
     /// Wakes the next one of this namespace at its end: for a run that may have a turn there, or may not need it any more.
     pub(crate) fn wakes_next<'a>(&'a self, namespace: &'a str) -> WakesNext<'a> {
         WakesNext { turns: self, namespace }

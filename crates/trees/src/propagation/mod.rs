@@ -26,7 +26,7 @@ use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
 
-use crate::context::TreeContext;
+use crate::context::{FEW, TreeContext};
 use crate::seen_trees::{SeenTrees, TreeChange};
 use apply::PropagationProgress;
 pub(crate) use observe::{Named, SharedAbove};
@@ -38,9 +38,6 @@ pub struct PropagationController {
     seen_trees: SeenTrees,
     seen_links: SeenLinks,
 }
-
-/// So many are looked at whenever anything of a tree, or of the Subnamespace right above them, changes.
-const FEW: usize = 64;
 
 impl PropagationController {
     /// The controller, on what those of trees share.

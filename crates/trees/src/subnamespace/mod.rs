@@ -21,7 +21,7 @@ mod round_robin;
 mod seen_above;
 mod unseen;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,14 @@ use std::time::Duration;
 use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
 use coppice_hierarchy::MAX_CHANGES;
-use coppice_kinds::SubnamespaceObject;
+use coppice_kinds::TreeQuota;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
-use crate::context::TreeContext;
+use crate::context::{FEW, TreeContext};
+use crate::index::Waiting;
 use crate::position::is_detaching;
 use crate::seen_trees::{SeenTrees, TreeChange};
 use crate::throttle::Throttle;
@@ -50,6 +51,10 @@ const MAX_ROUNDS: usize = 40;
 
 /// Who waits for its turn looks again after so long, whatever has become of those before it.
 const TURN_WITHIN: Duration = Duration::from_mins(1);
+
+/// So long after the last one of many that wait was looked at without a change of their quota, others are: a quota changes with everything
+/// that is created in its namespace, and all of them again and again would keep the program busy.
+const FOLLOWING_AFTER: Duration = Duration::from_millis(250);
 
 /// The controller of `Subnamespace`.
 pub struct SubnamespaceController {
@@ -86,9 +91,13 @@ impl fmt::Display for SubnamespaceKey {
 impl SubnamespaceController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        let (robin, seen_trees, seen_above) =
-            (RoundRobin::default(), SeenTrees::default(), SeenAbove::default());
-        Self { context, robin, seen_trees, seen_above, sizes: Throttle::default() }
+        Self {
+            context,
+            robin: RoundRobin::default(),
+            seen_trees: SeenTrees::default(),
+            seen_above: SeenAbove::default(),
+            sizes: Throttle::default(),
+        }
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
@@ -96,9 +105,9 @@ impl SubnamespaceController {
     fn enqueue_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
         let context = &self.context;
         let mut all = context.subnamespaces.named(name);
-        all.extend(context.terminating().into_iter().filter(|object| {
-            *object.name != *name && (cascades(object) || moving::moves_past(context, object, name))
-        }));
+        let moving =
+            context.ending_with_parents().into_iter().filter(|object| moving::is_on_way(object, name));
+        all.extend(context.cascading().into_iter().chain(moving).filter(|object| *object.name != *name));
         all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         for object in all {
             queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
@@ -147,7 +156,7 @@ impl SubnamespaceController {
             return;
         };
         let Ok(position) = context.position(parent) else { return };
-        if children <= MAX_CHANGES {
+        if children <= FEW {
             self.seen_above.remove_namespace(parent);
         } else if !self.seen_above.changed(&above, &position) {
             return;
@@ -191,45 +200,92 @@ impl SubnamespaceController {
     }
 
     /// Those in this namespace whose allotments its ledger says are being changed (transfers begin such changes, too), and those that wait
-    /// for something; of very many some, and the next time others.
+    /// for something; of very many some, [others](Self::enqueue_following) after them, and the next time it goes on with those.
     fn enqueue_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
-        let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
-        let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
-        let changed: HashSet<&str> =
-            ledger.into_iter().flat_map(|ledger| ledger.changes.keys()).map(String::as_str).collect();
-        let children = self.context.subnamespaces.list(parent);
-        let is_changed = |object: &SubnamespaceObject| changed.contains(&*object.uid);
-        let others = children.iter().filter(|object| !is_changed(object) && is_waiting(object));
-        let waiting: Vec<&str> = others.map(|object| &*object.name).collect();
-        let chosen = self.robin.next(parent, &waiting, MAX_CHANGES.saturating_sub(changed.len()));
-        for object in &children {
-            let is_changed = is_changed(object);
-            if is_changed || chosen.contains(&*object.name) {
-                let key = SubnamespaceKey::new(parent, &object.name);
-                // Those that wait for their turn are reconciled again when it comes.
-                if !self.context.turns.is_waiting(&key, is_changed) {
-                    queue.add(key);
-                }
+        let context = &self.context;
+        let quota = context.quotas.get(parent, TREE_QUOTA_NAME);
+        let changed = changed_by(quota.as_deref());
+        let free = MAX_CHANGES.saturating_sub(changed.len());
+        let mut names: BTreeMap<Box<str>, bool> = context.with_waiting(parent, |waiting| {
+            let begun = waiting.iter().filter(|(_, uid)| changed.contains(&***uid));
+            let chosen = self.robin.next(parent, &not_begun(waiting, &changed), free);
+            let chosen = chosen.into_iter().map(|name| (name.into(), false));
+            begun.map(|(name, _)| (name.clone(), true)).chain(chosen).collect()
+        });
+        if names.values().filter(|has_begun| **has_begun).count() < changed.len() {
+            // What is changed by a transfer does not wait.
+            let children = context.subnamespaces.list(parent);
+            let begun = children.iter().filter(|object| changed.contains(&*object.uid));
+            names.extend(begun.map(|object| (object.name.clone(), true)));
+        }
+        for (name, has_begun) in names {
+            let key = SubnamespaceKey::new(parent, &name);
+            // Those that wait for their turn are reconciled again when it comes.
+            if !context.turns.is_waiting(&key, has_begun) {
+                queue.add(key);
+            }
+        }
+    }
+
+    /// Of very many that wait in this namespace those that follow the ones that were looked at: what these could not have may be enough for
+    /// one of them.
+    fn enqueue_following(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+        let context = &self.context;
+        let quota = context.quotas.get(parent, TREE_QUOTA_NAME);
+        let changed = changed_by(quota.as_deref());
+        let free = MAX_CHANGES.saturating_sub(changed.len());
+        let keys: Vec<SubnamespaceKey> = context.with_waiting(parent, |waiting| {
+            let chosen = self.robin.following(parent, &not_begun(waiting, &changed), free);
+            chosen.into_iter().map(|name| SubnamespaceKey::new(parent, name)).collect()
+        });
+        let due = Instant::now() + FOLLOWING_AFTER;
+        for key in keys {
+            if !context.turns.is_waiting(&key, false) {
+                queue.add_at(key, due);
             }
         }
     }
 
     /// Those that wait for something, wherever they are, when a tree has changed. Of many only those that may have waited for that: a tree
     /// that grows says every second how large it is.
-    fn enqueue_waiting_for_tree(&self, tree: &str, queue: &Queue<SubnamespaceKey>) {
-        let change = self.seen_trees.change(&self.context.trees, tree);
-        let mut waiting = Vec::new();
-        self.context.subnamespaces.for_each(|object| {
-            if is_waiting(object) {
-                let is_refused = object.status.phase == Some(SubnamespacePhase::Refused);
-                waiting.push((SubnamespaceKey::new(&object.namespace, &object.name), is_refused));
+    fn enqueue_waiting_for_tree(&self, change: TreeChange, queue: &Queue<SubnamespaceKey>) {
+        let context = &self.context;
+        let all = change == TreeChange::Changed || context.count_waiting() <= FEW;
+        if !all && change == TreeChange::Same {
+            return;
+        }
+        for object in context.waiting() {
+            if all || object.status.phase == Some(SubnamespacePhase::Refused) {
+                queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
             }
-        });
-        let all = change == TreeChange::Changed || waiting.len() <= MAX_CHANGES;
-        for (key, is_refused) in waiting {
-            if all || is_refused && change == TreeChange::Smaller {
-                queue.add(key);
-            }
+        }
+    }
+}
+
+/// The uids of those whose allotments a ledger says are being changed.
+fn changed_by(quota: Option<&TreeQuota>) -> HashSet<&str> {
+    let ledger = quota.and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
+    ledger.into_iter().flat_map(|ledger| ledger.changes.keys()).map(String::as_str).collect()
+}
+
+/// The names of those that wait and of which no change has begun, in order.
+fn not_begun<'a>(waiting: &'a Waiting, changed: &HashSet<&str>) -> Vec<&'a str> {
+    waiting.iter().filter(|(_, uid)| !changed.contains(&***uid)).map(|(name, _)| &**name).collect()
+}
+
+/// One is being looked at. At the end of that, however it comes, those that follow it are looked at if it is the last before them.
+struct LookedAt<'a> {
+    controller: &'a SubnamespaceController,
+    key: &'a SubnamespaceKey,
+}
+
+impl Drop for LookedAt<'_> {
+    fn drop(&mut self) {
+        let Self { controller, key } = self;
+        if controller.robin.looked_at(&key.parent, &key.name)
+            && let Some(queue) = controller.context.turns.queue()
+        {
+            controller.enqueue_following(&key.parent, queue);
         }
     }
 }
@@ -240,16 +296,6 @@ fn says_only_size(plan: &SubnamespacePlan, stored: &SubnamespaceStatus) -> bool 
     plan.step == Step::Nothing
         && children > stored.children
         && plan.status == SubnamespaceStatus { children, ..stored.clone() }
-}
-
-/// Whether it does not have what it asks for.
-fn is_waiting(object: &SubnamespaceObject) -> bool {
-    object.status.phase != Some(SubnamespacePhase::Ready)
-}
-
-/// Whether all below it may have to be deleted, too.
-fn cascades(object: &SubnamespaceObject) -> bool {
-    object.terminating && object.decoded().is_ok_and(|spec| spec.cascade_until.is_some())
 }
 
 impl Controller for SubnamespaceController {
@@ -270,10 +316,11 @@ impl Controller for SubnamespaceController {
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();
                 move |_, name| {
+                    let change = this.seen_trees.change(&this.context.trees, name);
                     this.context.read_annotations();
                     this.enqueue_outdated_of(name, &queue);
                     this.enqueue_detaching(&queue);
-                    this.enqueue_waiting_for_tree(name, &queue);
+                    this.enqueue_waiting_for_tree(change, &queue);
                 }
             }),
             watches.subscribe(&context.shared.namespaces, {
@@ -323,6 +370,7 @@ impl Controller for SubnamespaceController {
         let _wakes = context.turns.wakes_next(&key.parent);
         let number = context.turns.leave(&key);
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
+        let _looked_at = LookedAt { controller: &self, key: &key };
         let Some(observation) = observe::cached(context, &key) else {
             context.unseen.remove_write(&key.parent, &key.name);
             return ReconcileResult::Done;
@@ -395,3 +443,7 @@ impl SubnamespaceController {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "many_tests.rs"]
+mod tests;

@@ -48,10 +48,9 @@ pub(super) fn predecessor(context: &TreeContext, object: &SubnamespaceObject) ->
     found
 }
 
-/// Whether a Subnamespace, as the caches know it, goes with the namespace above, on a way on which this namespace is.
-pub(super) fn moves_past(context: &TreeContext, object: &SubnamespaceObject, namespace: &str) -> bool {
-    let ends = || context.shared.namespaces.get("", &object.namespace).is_some_and(|above| above.terminating);
-    object.terminating && object.status.path.split('/').any(|name| name == namespace) && ends()
+/// Whether a namespace is on the way of a Subnamespace that goes with the namespace above it.
+pub(super) fn is_on_way(object: &SubnamespaceObject, namespace: &str) -> bool {
+    object.status.path.split('/').any(|name| name == namespace)
 }
 
 /// Reads where this one goes; or why it can go nowhere.

@@ -19,15 +19,16 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
+use super::SubnamespaceKey;
 use super::moving::{self, MoveTarget};
 use super::plan::is_cascading;
-use super::{SubnamespaceKey, cascades};
 use crate::allotment::{Children, allotment};
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
+use crate::index::cascades;
 use crate::position::Position;
 
-/// As many siblings are looked at for the way out of a refusal.
+/// As many siblings are looked at for the way out of a refusal, however many there are: it names the one that has most to give.
 const MAX_SIBLINGS: usize = 64;
 
 /// So long a run of writes goes on with what was read before the first of them.
