@@ -332,6 +332,20 @@ impl TreeContext {
         self.index.with_waiting(namespace, of)
     }
 
+    /// Whether there are more than [`FEW`] below a namespace.
+    pub(crate) fn has_many_below(&self, namespace: &str) -> bool {
+        let (mut found, mut at): (Vec<Box<str>>, usize) = (vec![namespace.into()], 0);
+        while let Some(parent) = found.get(at) {
+            let children = self.subnamespaces.first(parent, FEW + 1);
+            found.extend(children.iter().map(|child| child.name.clone()));
+            if found.len() > FEW + 1 {
+                return true;
+            }
+            at += 1;
+        }
+        false
+    }
+
     /// How many namespaces Subnamespaces have created, in all trees.
     pub(crate) fn created(&self) -> u64 {
         self.index.created()

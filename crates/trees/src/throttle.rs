@@ -1,4 +1,4 @@
-//! How often it is said of something that it is larger, and nothing else: thousands of namespaces may come at once.
+//! How often something is done for one of many, whatever else happens: thousands of namespaces may come or go at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So often at most.
-const EVERY: Duration = Duration::from_secs(1);
-
-/// When it was last said of each.
+/// When it was last done for each.
 #[derive(Debug)]
-pub(crate) struct Throttle<K>(Mutex<BTreeMap<K, Instant>>);
-
-impl<K> Default for Throttle<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+pub(crate) struct Throttle<K> {
+    /// So often at most.
+    every: Duration,
+    done: Mutex<BTreeMap<K, Instant>>,
 }
 
 impl<K: Ord + Clone> Throttle<K> {
-    /// When it may be said again of this one; none if now, and it is noted that it is.
+    /// Once within this time.
+    pub(crate) fn every(every: Duration) -> Self {
+        Self { every, done: Mutex::default() }
+    }
+
+    /// When it may be done again for this one; none if now, and it is noted that it is.
     pub(crate) fn until(&self, key: &K) -> Option<Instant> {
-        let (mut said, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
-        said.retain(|_, at| now < *at + EVERY);
-        if let Some(at) = said.get(key) {
-            return Some(*at + EVERY);
+        let (mut done, now) = (self.done.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        done.retain(|_, at| now < *at + self.every);
+        if let Some(at) = done.get(key) {
+            return Some(*at + self.every);
         }
-        said.insert(key.clone(), now);
+        done.insert(key.clone(), now);
         None
     }
 }
@@ -36,9 +36,11 @@ impl<K: Ord + Clone> Throttle<K> {
 mod tests {
     use super::*;
 
+    const EVERY: Duration = Duration::from_secs(1);
+
     #[tokio::test(start_paused = true)]
-    async fn of_each_it_is_said_once_a_second() {
-        let (throttle, begun) = (Throttle::default(), Instant::now());
+    async fn for_each_it_is_done_once_a_second() {
+        let (throttle, begun) = (Throttle::every(EVERY), Instant::now());
         assert_eq!([throttle.until(&"a"), throttle.until(&"b")], [None, None]);
         tokio::time::advance(Duration::from_millis(400)).await;
         assert_eq!(throttle.until(&"a"), Some(begun + EVERY));

@@ -28,6 +28,9 @@ use apply::TreeProgress;
 /// Writes in a row for one object; then others have their turn.
 const MAX_ROUNDS: usize = 20;
 
+/// So often it is said of a tree at most that it is larger.
+const SIZE_EVERY: Duration = Duration::from_secs(1);
+
 /// The controller of `NamespaceTree`. Its keys are names.
 pub struct NamespaceTreeController {
     context: Arc<TreeContext>,
@@ -38,7 +41,7 @@ pub struct NamespaceTreeController {
 impl NamespaceTreeController {
     /// The controller, on what those of trees share.
     pub fn new(context: Arc<TreeContext>) -> Self {
-        Self { context, sizes: Throttle::default() }
+        Self { context, sizes: Throttle::every(SIZE_EVERY) }
     }
 
     /// The trees with this root.

@@ -101,22 +101,23 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Ob
         Some(_) => read::get::<TreeQuotas>(client, &root, TREE_QUOTA_NAME).await?,
         None => None,
     };
-    let known = context.subnamespaces.list(&root);
+    let known = context.subnamespaces.count(&root);
     let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
     // Whether there are none has to be certain where something is removed for it; what they have, where the quota was lost.
-    let must_be_certain =
-        |namespace: &NamespaceFacts| quota.is_none() || known.is_empty() && marked(namespace);
+    let must_be_certain = |namespace: &NamespaceFacts| quota.is_none() || known == 0 && marked(namespace);
     let children = if namespace.as_ref().is_some_and(must_be_certain) || tree.terminating {
-        read::list::<Subnamespaces>(client, &root).await?.into_iter().map(Arc::new).collect()
+        let all: Vec<_> =
+            read::list::<Subnamespaces>(client, &root).await?.into_iter().map(Arc::new).collect();
+        if quota.is_none() { with_allotments(all) } else { (all.len(), Resources::default()) }
+    } else if quota.is_none() {
+        with_allotments(context.subnamespaces.list(&root))
     } else {
-        known
+        (known, Resources::default())
     };
     let is_root = |now: &NamespaceFacts| tree.status.root_uid.as_deref() == Some(&*now.uid);
     let has_root = namespace.as_ref().is_some_and(is_root);
     let stranded =
         if is_detaching(&tree) && !has_root { stranded(context, &tree, &root).await? } else { None };
-    let children =
-        if quota.is_none() { with_allotments(children) } else { (children.len(), Resources::default()) };
     let (namespace, quota) = (namespace.map(Arc::new), quota.map(Arc::new));
     let mut seen = observation(context, Arc::new(tree), namespace, quota, children);
     let tree = &seen.tree;

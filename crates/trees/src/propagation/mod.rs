@@ -48,9 +48,8 @@ impl PropagationController {
     /// All, when a tree has changed. Where they are many, not for how large it says it is.
     fn enqueue_of_tree(&self, tree: &str, queue: &Queue<Arc<str>>) {
         let change = self.seen_trees.change(&self.context.trees, tree);
-        let all = self.all();
-        if change == TreeChange::Changed || all.len() <= FEW {
-            for key in all {
+        if change == TreeChange::Changed || self.context.created() <= FEW as u64 {
+            for key in self.all() {
                 queue.add(key);
             }
         }

@@ -36,7 +36,8 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::{FEW, TreeContext};
-use crate::index::Waiting;
+use crate::index::{Waiting, cascades};
+use crate::last_seen::LastSeen;
 use crate::position::is_detaching;
 use crate::seen_trees::{SeenTrees, TreeChange};
 use crate::throttle::Throttle;
@@ -56,6 +57,12 @@ const TURN_WITHIN: Duration = Duration::from_mins(1);
 /// that is created in its namespace, and all of them again and again would keep the program busy.
 const FOLLOWING_AFTER: Duration = Duration::from_millis(250);
 
+/// So often it is said of one at most that more are right below its namespace,
+const SIZE_EVERY: Duration = Duration::from_secs(1);
+
+/// and looked through the many below one that is deleted with all of them: with each of those something changes several times.
+const CASCADE_EVERY: Duration = Duration::from_millis(100);
+
 /// The controller of `Subnamespace`.
 pub struct SubnamespaceController {
     context: Arc<TreeContext>,
@@ -63,6 +70,10 @@ pub struct SubnamespaceController {
     robin: RoundRobin,
     seen_trees: SeenTrees,
     seen_above: SeenAbove,
+    /// Of those that are being deleted, where many are below them: which one it is, and whether by consent all below it go, too.
+    seen_cascades: LastSeen<SubnamespaceKey, (Box<str>, bool)>,
+    /// How often those below one that is deleted with all of them are looked through.
+    cascades: Throttle<SubnamespaceKey>,
     /// How often it is said of a namespace that more are right below it.
     sizes: Throttle<SubnamespaceKey>,
 }
@@ -96,7 +107,9 @@ impl SubnamespaceController {
             robin: RoundRobin::default(),
             seen_trees: SeenTrees::default(),
             seen_above: SeenAbove::default(),
-            sizes: Throttle::default(),
+            seen_cascades: LastSeen::default(),
+            cascades: Throttle::every(CASCADE_EVERY),
+            sizes: Throttle::every(SIZE_EVERY),
         }
     }
 
@@ -116,11 +129,17 @@ impl SubnamespaceController {
 
     /// Those below one that is being deleted with all below it, or was to be, and whose status does not say that as it is now.
     fn enqueue_announced(&self, parent: &str, name: &str, queue: &Queue<SubnamespaceKey>) {
-        let context = &self.context;
-        let Some(object) = context.subnamespaces.get(parent, name).filter(|object| object.terminating) else {
-            return;
-        };
+        let (context, key) = (&self.context, SubnamespaceKey::new(parent, name));
+        let object = context.subnamespaces.get(parent, name).filter(|object| object.terminating);
         let now = context.shared.now();
+        let many = object.as_deref().filter(|_| context.has_many_below(name));
+        let seen = many.map(|object| (object.uid.clone(), plan::is_cascading(object, now)));
+        let are_many = seen.is_some();
+        // With each of many that goes its status changes, which is nothing to those that are left.
+        if !self.seen_cascades.changed(key, seen) && are_many {
+            return;
+        }
+        let Some(object) = object else { return };
         for (below, _) in context.bottom_up(name) {
             if plan::announcement_changes(&object, &below, now) {
                 queue.add(SubnamespaceKey::new(&below.namespace, &below.name));
@@ -317,8 +336,11 @@ impl Controller for SubnamespaceController {
                 let (this, queue) = with();
                 move |_, name| {
                     let change = this.seen_trees.change(&this.context.trees, name);
-                    this.context.read_annotations();
-                    this.enqueue_outdated_of(name, &queue);
+                    // How large it says it is concerns nobody's labels; with each of many that comes or goes it says that again.
+                    if change == TreeChange::Changed || this.context.subnamespaces.len() <= FEW {
+                        this.context.read_annotations();
+                        this.enqueue_outdated_of(name, &queue);
+                    }
                     this.enqueue_detaching(&queue);
                     this.enqueue_waiting_for_tree(change, &queue);
                 }
@@ -371,6 +393,13 @@ impl Controller for SubnamespaceController {
         let number = context.turns.leave(&key);
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         let _looked_at = LookedAt { controller: &self, key: &key };
+        // Who has waited for its turn does not wait again.
+        if number.is_none()
+            && self.is_large_cascade(&key)
+            && let Some(next) = self.cascades.until(&key)
+        {
+            return ReconcileResult::Waits(next);
+        }
         let Some(observation) = observe::cached(context, &key) else {
             context.unseen.remove_write(&key.parent, &key.name);
             return ReconcileResult::Done;
@@ -430,6 +459,12 @@ impl Controller for SubnamespaceController {
 }
 
 impl SubnamespaceController {
+    /// Whether it may take many below it with it, of which one after another goes.
+    fn is_large_cascade(&self, key: &SubnamespaceKey) -> bool {
+        let object = self.context.subnamespaces.get(&key.parent, &key.name);
+        object.is_some_and(|object| cascades(&object)) && self.context.has_many_below(&key.name)
+    }
+
     /// What comes of one for which there is nothing to do by the caches; none if there is something.
     fn steady(&self, key: &SubnamespaceKey) -> Option<ReconcileResult> {
         let observation = observe::cached(&self.context, key)?;
