@@ -27,4 +27,5 @@ pub use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted, User};
 pub use kinds::{Access, ClusterAccesses};
 pub use metrics::AccessMetrics;
 pub use shared::Shared;
+pub use target::MakeKey;
 pub use targets::Connect;

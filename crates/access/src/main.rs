@@ -51,6 +51,7 @@ async fn serve(args: &Args, vital: &Handle) -> anyhow::Result<()> {
         unencrypted: args.unencrypted(),
         managed_clusters: args.managed_clusters,
         connect: None,
+        make_key: None,
     };
     run(setup, election, vital.clone(), shutdown_signal()).await
 }

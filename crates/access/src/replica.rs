@@ -26,6 +26,7 @@ use crate::leftovers::LeftoverController;
 use crate::managed_cluster::ManagedClusterController;
 use crate::metrics::AccessMetrics;
 use crate::shared::Shared;
+use crate::target::MakeKey;
 use crate::target_leftovers::TargetLeftoverController;
 use crate::targets::Connect;
 
@@ -60,6 +61,8 @@ pub struct Setup {
     pub managed_clusters: bool,
     /// How it reaches targets; none: over the network.
     pub connect: Option<Connect>,
+    /// How it makes keys of certificates; none: with the system's randomness.
+    pub make_key: Option<MakeKey>,
 }
 
 /// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
@@ -75,9 +78,10 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
     let Setup { identity, namespace, concurrency, mut rng, intervals, .. } = setup;
-    let Setup { unencrypted, managed_clusters, connect, .. } = setup;
+    let Setup { unencrypted, managed_clusters, connect, make_key, .. } = setup;
     let clock = server_clock.clock().clone();
-    let shared = Shared::new(clock.clone(), unencrypted, &namespace, concurrency, connect);
+    let shared =
+        Shared::new(clock.clone(), unencrypted, &namespace, concurrency, connect).with_keys(make_key);
     let seed = SeededRng::new(rng.next_u64());
     let access_metrics = AccessMetrics::new(&metrics);
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &identity, seed);

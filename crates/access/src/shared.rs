@@ -18,7 +18,7 @@ use jiff::SignedDuration;
 use crate::budgets::Budgets;
 use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, ClusterProviders, ManagedClusters, OutputSecrets};
-use crate::target::Shoot;
+use crate::target::{MakeKey, Shoot};
 use crate::targets::{Connect, Source, Targets};
 
 /// What the controllers share. Clones share it, too.
@@ -29,6 +29,8 @@ pub struct Shared {
     pub(crate) providers: Providers,
     pub(crate) targets: Arc<Targets>,
     pub(crate) installation: Installation,
+    /// How the keys of certificates are made; none: with the system's randomness.
+    pub(crate) make_key: Option<MakeKey>,
     /// Whether a list of `ClusterAccess` has lacked much of what was known.
     accesses_lost: Arc<AtomicBool>,
 }
@@ -65,8 +67,15 @@ impl Shared {
             providers,
             targets: Arc::new(targets),
             installation: Installation::default(),
+            make_key: None,
             accesses_lost: Arc::default(),
         }
+    }
+
+    /// The same, where keys of certificates are made in this way; none: with the system's randomness.
+    #[must_use]
+    pub fn with_keys(self, make_key: Option<MakeKey>) -> Self {
+        Self { make_key, ..self }
     }
 
     /// A list has lacked much of what was known. What is not in a list is not worked on; nothing is revoked or deleted for that.

@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+pub use self::certificate::MakeKey;
 pub(crate) use self::certificate::{RequestedCertificate, user_of};
 pub(crate) use self::garden::{Project, Shoot};
 pub(crate) use self::left::Made;

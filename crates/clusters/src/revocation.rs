@@ -5,6 +5,7 @@
 
 use coppice_clusters_api::cluster_access::{LONGEST_TTL, MAX_CERTIFICATES, MAX_SUPERSEDED};
 use coppice_clusters_api::{ClusterAccessStatus, PendingRevocation, SupersededCertificate};
+use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::Observed;
@@ -41,7 +42,7 @@ pub(crate) fn supersede(observed: &Observed, status: &mut ClusterAccessStatus, n
         make_room(status, now);
         return;
     }
-    let Some(not_after) = not_after else { return };
+    let Some(not_after) = not_after.filter(|_| !active(Mutant::CertificateUnlisted)) else { return };
     let certificates = &mut status.superseded_certificates;
     certificates.push(SupersededCertificate { credential, not_after });
     if certificates.len() > MAX_CERTIFICATES {

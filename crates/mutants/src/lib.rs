@@ -155,6 +155,10 @@ pub enum Mutant {
     RightsKept,
     /// Where a credential is issued again for an intent, the one before stays valid.
     BoundSecretReused,
+    /// What asks a target for a certificate stays there once that is issued.
+    SigningRequestLeft,
+    /// A certificate that was replaced, and has not expired, is not in status.
+    CertificateUnlisted,
     /// `paused` is ignored.
     PauseIgnored,
     /// An open breaker is ignored.

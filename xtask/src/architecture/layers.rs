@@ -23,7 +23,7 @@ pub(super) const LAYERS: [Layer; 29] = [
     pure("coppice-api", &["coppice-quantity"]),
     // Kinds that only one program has, which is installed where it is wanted.
     pure("coppice-clusters-api", &["coppice-api", "coppice-quantity"]),
-    pure("coppice-clusters", &["coppice-api", "coppice-clusters-api"]),
+    pure("coppice-clusters", &["coppice-api", "coppice-clusters-api", "coppice-mutants"]),
     pure("coppice-destination", &[]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
     pure("coppice-hierarchy", &["coppice-api", "coppice-lifecycle", "coppice-mutants", "coppice-quantity"]),

@@ -392,7 +392,7 @@ impl Work<'_> {
         let Access { namespace, name, uid, .. } = self.access;
         let (issuer, installation) = (self.observed.spec.issuer, Arc::clone(&memory.installation));
         let owner = Owner { namespace, name, uid, issuer, installation: &installation };
-        let ttl = self.observed.spec.ttl;
+        let (ttl, make_key) = (self.observed.spec.ttl, self.controller.make_key.as_ref());
         match step {
             Step::FindAccount => {
                 memory.progress = Progress::AccountFound(target.has_account(owner).await?);
@@ -411,13 +411,15 @@ impl Work<'_> {
                 return Ok(Some(rights_taken(self.observed, self.controller.now())));
             }
             Step::Request { credential } => {
-                let issuing = Issuing { target: &target, permit, owner, credential: &credential, ttl };
+                let issuing =
+                    Issuing { target: &target, permit, owner, credential: &credential, ttl, make_key };
                 memory.requested = Some(issuing.request().await?);
                 memory.progress = Progress::Issuing(credential, IssueProgress::Requested);
             }
             Step::Issue { credential } => {
                 let Some(requested) = &memory.requested else { return Ok(None) };
-                let issuing = Issuing { target: &target, permit, owner, credential: &credential, ttl };
+                let issuing =
+                    Issuing { target: &target, permit, owner, credential: &credential, ttl, make_key };
                 let (user, validity) = issuing.issue(requested, self.controller.now()).await?;
                 memory.user = Some(user);
                 memory.progress = Progress::Issuing(credential, IssueProgress::Issued(validity));

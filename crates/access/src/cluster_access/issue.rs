@@ -12,7 +12,7 @@ use coppice_quantity::Duration;
 use coppice_runtime::leader::Permit;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::target::{Failure, RequestedCertificate, Target};
+use crate::target::{Failure, MakeKey, RequestedCertificate, Target};
 
 /// What a credential is issued from, in memory alone.
 pub(super) enum Requested {
@@ -30,12 +30,14 @@ pub(super) struct Issuing<'a> {
     pub(super) credential: &'a str,
     /// For how long it is asked for.
     pub(super) ttl: Duration,
+    /// How a simulation makes the keys of certificates; none: with the system's randomness.
+    pub(super) make_key: Option<&'a MakeKey>,
 }
 
 impl Issuing<'_> {
     /// Makes in the target what it is issued from.
     pub(super) async fn request(&self) -> Result<Requested, Failure> {
-        let Self { target, permit, owner, credential, ttl } = *self;
+        let Self { target, permit, owner, credential, ttl, make_key } = *self;
         if active(Mutant::RevokedFirst) {
             target.revoke_all(permit, owner, &[]).await?;
         }
@@ -43,7 +45,8 @@ impl Issuing<'_> {
             let bound_uid = target.bind(permit, owner, credential).await?;
             return Ok(Requested::Token { bound_uid });
         }
-        let requested = target.request_certificate(permit, owner, credential, ttl.as_secs()).await?;
+        let asked = (credential, ttl.as_secs());
+        let requested = target.request_certificate(permit, owner, asked, make_key).await?;
         Ok(Requested::Certificate(requested))
     }
 
@@ -53,7 +56,7 @@ impl Issuing<'_> {
         requested: &Requested,
         now: Timestamp,
     ) -> Result<(User, Validity), Failure> {
-        let Self { target, permit, owner, credential, ttl } = *self;
+        let Self { target, permit, owner, credential, ttl, .. } = *self;
         let not_before = whole_second(now);
         match requested {
             Requested::Token { bound_uid } => {

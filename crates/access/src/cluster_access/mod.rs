@@ -44,6 +44,7 @@ use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 use crate::metrics::{AccessMetrics, Counts};
 use crate::shared::{Providers, Shared};
+use crate::target::MakeKey;
 use crate::target_rights::TargetRights;
 use crate::targets::{Source, Targets};
 
@@ -65,6 +66,7 @@ pub struct ClusterAccessController {
     providers: Providers,
     targets: Arc<Targets>,
     installation: Installation,
+    make_key: Option<MakeKey>,
     target_rights: TargetRights,
     allowed_before: AllowedBefore,
     metrics: AccessMetrics,
@@ -105,7 +107,7 @@ impl ClusterAccessController {
         metrics: AccessMetrics,
         shared: &Shared,
     ) -> Self {
-        let Shared { accesses, outputs, providers, targets, installation, .. } = shared.clone();
+        let Shared { accesses, outputs, providers, targets, installation, make_key, .. } = shared.clone();
         let (target_rights, allowed_before) = (TargetRights::default(), AllowedBefore::default());
         Self {
             clients,
@@ -117,6 +119,7 @@ impl ClusterAccessController {
             providers,
             targets,
             installation,
+            make_key,
             target_rights,
             allowed_before,
             metrics,

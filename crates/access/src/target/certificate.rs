@@ -3,6 +3,7 @@
 //! The key is in memory, and in the Secret once the certificate was tried out. When the program ends in between, the key is lost, and with
 //! it whatever was signed for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,6 +13,7 @@ use coppice_clusters::Validity;
 use coppice_clusters::kubeconfig::User;
 use coppice_clusters::rights::{Owner, TargetKind};
 use coppice_clusters_api::names::SIGNER;
+use coppice_mutants::{Mutant, active};
 use coppice_runtime::leader::Permit;
 use http::Method;
 use jiff::Timestamp;
@@ -34,6 +36,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_USER: usize = 256;
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes the key of a certificate, in PEM (PKCS #8). For simulations, in which one seed decides everything: a key that anybody can make again
+/// protects nothing.
+pub type MakeKey = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// A certificate that was asked for.
 pub(crate) struct RequestedCertificate {
@@ -74,15 +80,16 @@ struct FoundCondition {
 }
 
 impl Target {
-    /// Asks for a certificate of a key that is made for it; a request of that name is deleted first.
+    /// Asks for a certificate of a key that is made for it, with the system's randomness unless a simulation makes it; a request of that name
+    /// is deleted first.
     pub(crate) async fn request_certificate(
         &self,
         permit: &Permit,
         owner: Owner<'_>,
-        credential: &str,
-        seconds: u64,
+        (credential, seconds): (&str, u64),
+        make_key: Option<&MakeKey>,
     ) -> Result<RequestedCertificate, Failure> {
-        let (key, request) = key_and_request(&owner.identity()).ok_or_else(|| {
+        let (key, request) = key_and_request(&owner.identity(), make_key).ok_or_else(|| {
             Failure::new(Reason::WriteFailed, "no key could be made: the system has no randomness")
         })?;
         let object = owner.signing_request(credential, &BASE64_STANDARD.encode(request), seconds);
@@ -115,7 +122,9 @@ impl Target {
         let what = format!("approve the CertificateSigningRequest {}", requested.name);
         approved.map_err(|error| Failure::of(&what, &error))?;
         let certificate = self.signed(&path, requested).await?;
-        self.delete(permit, kind, ("", &requested.name), None).await?;
+        if !active(Mutant::SigningRequestLeft) {
+            self.delete(permit, kind, ("", &requested.name), None).await?;
+        }
         let not_understood = || {
             let message = format!("what the signer {SIGNER} of the target made is no certificate");
             Failure::new(Reason::VerificationFailed, message)
@@ -171,8 +180,9 @@ impl Target {
 }
 
 /// A key, and a request by it for a certificate of this user, who is in no group; both in PEM.
-fn key_and_request(user: &str) -> Option<(String, String)> {
-    let key = KeyPair::generate().ok()?;
+fn key_and_request(user: &str, make_key: Option<&MakeKey>) -> Option<(String, String)> {
+    let made = make_key.map(|make_key| KeyPair::from_pem(&make_key()));
+    let key = made.unwrap_or_else(KeyPair::generate).ok()?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, user);

@@ -26,8 +26,23 @@ fn target(uid: &'static str, status: Value) -> (Target, Arc<Mutex<Vec<Sent>>>) {
 
 async fn issued(target: &Target) -> Result<(User, Validity), Failure> {
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
-    let requested = target.request_certificate(&permit, OWNER, "1-2-7", 3600).await?;
+    let requested = target.request_certificate(&permit, OWNER, ("1-2-7", 3600), None).await?;
     target.issue_certificate(&permit, &requested).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_simulation_makes_the_key_and_every_run_of_it_asks_for_the_same() {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
+    let make_key: MakeKey = Arc::new(move || key.clone());
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    let mut asked = Vec::new();
+    for make_key in [Some(&make_key), Some(&make_key), None] {
+        let (target, sent) = target("r", json!({}));
+        target.request_certificate(&permit, OWNER, ("1-2-7", 3600), make_key).await.unwrap();
+        asked.push(sent.lock().unwrap()[1].body["spec"]["request"].clone());
+    }
+    assert_eq!(asked[0], asked[1]);
+    assert_ne!(asked[0], asked[2], "with the system's randomness");
 }
 
 fn certificate() -> String {
