@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 
 use crate::fault::rng;
 use crate::simulation::Simulation;
+use crate::target::Credential;
 use crate::trace::Actor;
 use crate::transport::Transport;
 use crate::webhook::{WebhookConfiguration, WebhookPort};
@@ -68,7 +69,22 @@ pub struct TargetPort(Transport);
 impl TargetPort {
     /// Clients of that API server, in the name of whoever has this token.
     pub fn clients(&self, token: &str, server_clock: &ServerClock, metrics: &Metrics) -> Clients {
-        let transport = Transport { token: Some(token.into()), ..self.0.clone() };
+        self.clients_of(Credential::Token(token.into()), server_clock, metrics)
+    }
+
+    /// The same in the name of whoever has this certificate and this key, both in PEM, in base64; none if that is no key.
+    pub fn clients_by_certificate(
+        &self,
+        (certificate, key): (&str, &str),
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+    ) -> Option<Clients> {
+        let credential = Credential::of_certificate(certificate, key)?;
+        Some(self.clients_of(credential, server_clock, metrics))
+    }
+
+    fn clients_of(&self, credential: Credential, server_clock: &ServerClock, metrics: &Metrics) -> Clients {
+        let transport = Transport { credential: Some(credential), ..self.0.clone() };
         Clients::over(&transport, Deadlines::default(), server_clock, metrics)
     }
 }
@@ -135,7 +151,7 @@ async fn run(
     let set_clock = set_clock(simulation.clone(), clock.clone(), settings.clone());
     let account = settings.program.account();
     let webhook_port = WebhookPort::new(simulation.clone(), replica, incarnation);
-    let transport = Transport { simulation, replica, incarnation, account, token: None };
+    let transport = Transport { simulation, replica, incarnation, account, credential: None };
     let identity = Actor::Replica { replica, incarnation }.to_string();
     let running = settings.program.run(ReplicaContext { identity, clock, rng, webhook_port, transport });
     tokio::select! {

@@ -1,9 +1,13 @@
-//! Another cluster: a second API server, which programs reach with kubeconfigs, and which issues tokens.
+//! Another cluster: a second API server, which programs reach with kubeconfigs, and which issues tokens and signs certificates
+//! (`certificates.rs`).
 //!
 //! What is on its way there takes time and goes wrong as what is on its way to the first one. Who asks is known by a token: that of
 //! the administrator, or one that was issued here for a service account. Such a token is valid until it expires, and only while its account and
-//! the Secret that it is bound to are there.
+//! the Secret that it is bound to are there. Or by a certificate that was signed here, which is valid until it expires.
 
+mod certificates;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_runtime::clock::Clock;
@@ -11,6 +15,8 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use self::certificates::Signer;
+pub use self::certificates::{IssuedCertificate, Obstacle, SignerSettings, key};
 use crate::scenario::objects::done;
 use crate::server::{Body, Change, Request, Response, Server, ServerReply};
 use crate::simulation::{Done, code_of};
@@ -29,10 +35,12 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub struct TargetSettings {
     /// The objects at the beginning.
     pub setup: Vec<Request>,
-    /// Tokens are valid for so long at most, whatever is asked for.
+    /// Tokens and certificates are valid for so long at most, whatever is asked for.
     pub longest: Duration,
     /// So much longer than to the first API server requests take to it.
     pub latency: Duration,
+    /// How it signs certificates.
+    pub signer: SignerSettings,
 }
 
 /// The second API server.
@@ -42,6 +50,7 @@ pub struct TargetServer {
     longest: Duration,
     latency: Duration,
     tokens: Vec<IssuedToken>,
+    signer: Signer,
     done: Vec<Done>,
 }
 
@@ -64,9 +73,26 @@ pub struct IssuedToken {
     pub request: (Actor, Duration),
 }
 
+/// By what somebody is known to the second API server.
+#[derive(Clone, Debug)]
+pub(crate) enum Credential {
+    /// A token.
+    Token(Arc<str>),
+    /// A certificate, in PEM, in base64, with the public part of the key that they have.
+    Certificate { certificate: Arc<str>, public_key: Arc<[u8]> },
+}
+
+/// Who has a credential.
+struct Holder {
+    /// Their name.
+    user: String,
+    /// As which subject bindings name them.
+    subject: Value,
+}
+
 /// A request on its arrival.
 pub(crate) struct Arrival<'a> {
-    pub(crate) token: &'a str,
+    pub(crate) credential: &'a Credential,
     pub(crate) request: &'a Request,
     pub(crate) who: Actor,
     pub(crate) sent: Duration,
@@ -79,8 +105,9 @@ impl TargetServer {
             let answer = server.handle(began, ADMIN, request);
             anyhow::ensure!(done(&answer), "the target: {} {}: {answer:?}", request.method, request.path);
         }
-        let TargetSettings { longest, latency, .. } = *settings;
-        Ok(Self { server, longest, latency, tokens: Vec::new(), done: Vec::new() })
+        let TargetSettings { longest, latency, signer, .. } = *settings;
+        let signer = Signer::new(began, signer);
+        Ok(Self { server, longest, latency, tokens: Vec::new(), signer, done: Vec::new() })
     }
 
     /// Every change of an object, in order.
@@ -91,6 +118,11 @@ impl TargetServer {
     /// Every token, in the order of their issue.
     pub fn tokens(&self) -> &[IssuedToken] {
         &self.tokens
+    }
+
+    /// Every certificate, in the order of their issue.
+    pub fn certificates(&self) -> &[IssuedCertificate] {
+        self.signer.issued()
     }
 
     /// Every write that was carried out.
@@ -106,6 +138,8 @@ impl TargetServer {
     /// Answers a request at an instant.
     pub(crate) fn handle(&mut self, clock: &Clock, arrival: &Arrival<'_>) -> ServerReply {
         let Arrival { request, who, sent, .. } = *arrival;
+        // What is due since the last request. Nobody watches it.
+        self.signer.work(&mut self.server, clock.now(), self.longest);
         let before = self.server.revision();
         let answer = match self.answer(clock.now(), arrival) {
             ServerReply::Watch(_) => refusal(405, "MethodNotAllowed", "nobody watches the target"),
@@ -114,35 +148,51 @@ impl TargetServer {
         if request.method != Method::GET {
             let revisions = (before, self.server.revision());
             let (at, code, request) = (clock.monotonic(), code_of(&answer), request.clone());
+            self.signer.note(&self.server, clock.now(), arrival, code);
             self.done.push(Done { sent, at, who, request, code, revisions });
         }
         answer
     }
 
     fn answer(&mut self, now: Timestamp, arrival: &Arrival<'_>) -> ServerReply {
-        let Arrival { token, request, .. } = *arrival;
-        if token == ADMIN_TOKEN {
+        let Arrival { credential, request, .. } = *arrival;
+        if matches!(credential, Credential::Token(token) if **token == *ADMIN_TOKEN) {
             return match token_of(&request.path).filter(|_| request.method == Method::POST) {
                 Some(account) => self.issue(now, account, arrival),
                 None => self.server.handle(now, ADMIN, request),
             };
         }
-        let valid = |issued: &&IssuedToken| issued.token == token && self.is_valid(issued, now);
-        let Some(issued) = self.tokens.iter().find(valid) else {
+        let Some(holder) = self.holder(now, credential) else {
             return refusal(401, "Unauthorized", "Unauthorized");
         };
         match request.path.rsplit('/').next() {
-            Some("selfsubjectreviews") => {
-                let user = format!("system:serviceaccount:{}:{}", issued.namespace, issued.account.0);
-                self.server.handle(now, &user, request)
-            }
+            Some("selfsubjectreviews") => self.server.handle(now, &holder.user, request),
             Some("selfsubjectaccessreviews") => {
                 let mut review = body_of(request);
-                let allowed = self.permits(issued, &review["spec"]["resourceAttributes"]);
+                let allowed = self.permits(&holder.subject, &review["spec"]["resourceAttributes"]);
                 review["status"] = json!({ "allowed": allowed });
                 answered(201, review)
             }
             _ => refusal(403, "Forbidden", "its credentials are only tried out here"),
+        }
+    }
+
+    /// Who has a credential; none if it is not taken at that instant.
+    fn holder(&self, now: Timestamp, credential: &Credential) -> Option<Holder> {
+        match credential {
+            Credential::Token(token) => {
+                let mut issued = self.tokens.iter();
+                let issued = issued.find(|issued| issued.token == **token && self.is_valid(issued, now))?;
+                let IssuedToken { namespace, account: (name, _), .. } = issued;
+                let user = format!("system:serviceaccount:{namespace}:{name}");
+                let subject = json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace });
+                Some(Holder { user, subject })
+            }
+            Credential::Certificate { certificate, public_key } => {
+                let user = self.signer.user(now, certificate, public_key)?.to_owned();
+                let subject = json!({ "kind": "User", "name": user });
+                Some(Holder { user, subject })
+            }
         }
     }
 
@@ -203,19 +253,18 @@ impl TargetServer {
         answered(201, review)
     }
 
-    /// Whether the bindings of an account permit a request.
-    fn permits(&self, issued: &IssuedToken, request: &Value) -> bool {
+    /// Whether the bindings of a subject permit a request.
+    fn permits(&self, holder: &Value, request: &Value) -> bool {
         let namespace = request["namespace"].as_str().unwrap_or_default();
         let bound = |plural: &str, namespace: &str| {
             let bindings = self.server.objects(RBAC, plural, namespace);
-            let of_account = bindings.filter(|binding| {
-                binding["subjects"].as_array().into_iter().flatten().any(|subject| {
-                    subject["kind"] == "ServiceAccount"
-                        && subject["name"] == issued.account.0.as_str()
-                        && subject["namespace"] == issued.namespace.as_str()
+            let of_holder = bindings.filter(|binding| {
+                let mut subjects = binding["subjects"].as_array().into_iter().flatten();
+                subjects.any(|subject| {
+                    ["kind", "name", "namespace"].iter().all(|field| subject[field] == holder[field])
                 })
             });
-            let mut roles = of_account.filter_map(|binding| {
+            let mut roles = of_holder.filter_map(|binding| {
                 let name = binding["roleRef"]["name"].as_str()?;
                 match binding["roleRef"]["kind"].as_str()? {
                     "Role" => self.server.object(RBAC, "roles", namespace, name),

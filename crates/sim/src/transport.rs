@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::fault::{Fault, RequestKind};
 use crate::scenario::{ReadAnswer, ReadFault};
 use crate::server::{Body as Answered, List, Request, Response as Reply, ServerReply};
 use crate::simulation::{Done, Simulation, code_of, describe};
-use crate::target::{Arrival, TargetServer};
+use crate::target::{Arrival, Credential, TargetServer};
 use crate::trace::Actor;
 use crate::watch_stream::WatchStream;
 
@@ -33,8 +32,8 @@ pub(crate) struct Transport {
     pub(crate) incarnation: u32,
     /// The user that the API server knows the replica as.
     pub(crate) account: &'static str,
-    /// By which token it is known to the second API server, if that is where it leads to.
-    pub(crate) token: Option<Arc<str>>,
+    /// By what it is known to the second API server, if that is where it leads to.
+    pub(crate) credential: Option<Credential>,
 }
 
 /// Frames of a watch as they come.
@@ -86,7 +85,7 @@ impl Transport {
         }
         match fault {
             Some(Fault::CutOff(by)) => self.simulation.cut(Some(self.replica), by),
-            Some(Fault::Away(by)) if self.token.is_some() => self.simulation.take_target_away(by),
+            Some(Fault::Away(by)) if self.credential.is_some() => self.simulation.take_target_away(by),
             Some(Fault::Away(by)) => self.simulation.cut(None, by),
             _ => {}
         }
@@ -141,14 +140,14 @@ impl Transport {
     /// How much longer it takes to get where it leads to than to the first API server.
     fn target_latency(&self) -> Duration {
         let of_target = || self.simulation.with(|state| state.target.as_ref().map(TargetServer::latency));
-        self.token.as_ref().and_then(|_| of_target()).unwrap_or_default()
+        self.credential.as_ref().and_then(|_| of_target()).unwrap_or_default()
     }
 
     /// What is answered to this request instead, if reads go wrong now.
     fn wrong_answer(&self, request: &Request, now: Duration) -> Option<ReadAnswer> {
         let ReadFault { path, during: (from, until), answer } =
             self.simulation.with(|state| state.read_fault)?;
-        let applies = self.token.is_none()
+        let applies = self.credential.is_none()
             && request.method == Method::GET
             && from <= now
             && now < until
@@ -162,7 +161,7 @@ impl Transport {
             tokio::time::sleep(self.simulation.cut_off(self.replica)).await;
             self.wait_if_dead().await;
         }
-        let is_away = match self.token {
+        let is_away = match self.credential {
             Some(_) => self.simulation.is_target_away(),
             None => !self.simulation.away().is_zero(),
         };
@@ -177,9 +176,9 @@ impl Transport {
     }
 
     /// Carries a request out in the second API server.
-    fn execute_in_target(&self, token: &str, request: &Request, sent: Duration) -> ServerReply {
+    fn execute_in_target(&self, credential: &Credential, request: &Request, sent: Duration) -> ServerReply {
         let (clock, who) = (self.simulation.clock(), self.who());
-        let arrival = Arrival { token, request, who, sent };
+        let arrival = Arrival { credential, request, who, sent };
         let answer = self.simulation.with(|state| {
             let target = state.target.as_mut();
             target.map_or_else(|| ServerReply::Done(refusal(503)), |target| target.handle(clock, &arrival))
@@ -189,8 +188,8 @@ impl Transport {
     }
 
     fn execute(&self, request: &Request, sent: Duration) -> ServerReply {
-        if let Some(token) = &self.token {
-            return self.execute_in_target(token, request, sent);
+        if let Some(credential) = &self.credential {
+            return self.execute_in_target(credential, request, sent);
         }
         let (now, at, who) = (self.simulation.clock().now(), self.simulation.elapsed(), self.who());
         let answer = self.simulation.with(|state| {

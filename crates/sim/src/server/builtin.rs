@@ -310,9 +310,16 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             job_selector(object);
             object["status"] = json!({});
         }
-        ("" | "apps" | "batch" | "autoscaling" | "networking.k8s.io" | "admissionregistration.k8s.io", _)
-            if kind.has("status") =>
-        {
+        (
+            ""
+            | "apps"
+            | "batch"
+            | "autoscaling"
+            | "networking.k8s.io"
+            | "admissionregistration.k8s.io"
+            | "certificates.k8s.io",
+            _,
+        ) if kind.has("status") => {
             object["status"] = json!({});
         }
         _ => {}

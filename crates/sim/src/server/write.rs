@@ -359,7 +359,7 @@ impl Server {
                     custom.default(object);
                 }
             }
-            ("status", None) => {
+            ("status" | "approval", None) => {
                 let status = meta::map(object).remove("status");
                 let metadata = object["metadata"].take();
                 *object = old.clone();
