@@ -1,7 +1,8 @@
 //! An HTTP proxy before the API server that injects faults and keeps a trace.
 //!
 //! A client gets a kubeconfig that names the proxy: plain HTTP on loopback, with the client's own token, which passes
-//! through, so that identity and rights stay real. Faults are [`FaultRule`]s, in force as long as their [`Active`] lives;
+//! through, so that identity and rights stay real. One that is [started encrypted](Proxy::start_encrypted) takes
+//! certificates, too, and forwards in the names that are in them. Faults are [`FaultRule`]s, in force as long as their [`Active`] lives;
 //! [`Proxy::cut`] and [`Proxy::freeze`] concern all connections. Every request and every event of a watch is an
 //! [`TraceEntry`] of the [`Trace`].
 //!
@@ -18,6 +19,7 @@ mod request;
 mod rules;
 mod server;
 mod stale;
+mod tls;
 mod trace;
 mod watch_stream;
 
@@ -30,11 +32,14 @@ use std::{
 
 use tokio::net::TcpListener;
 
-use self::server::{Mode, Shared, accept};
 pub use self::{
     answer::{Corruption, FakeResponse},
     rules::{Active, Break, Date, Fault, FaultRule, Match, Stale, Watches},
     trace::{Trace, TraceEntry, WatchEvent},
+};
+use self::{
+    server::{Mode, Shared, accept},
+    tls::Tls,
 };
 use crate::{
     config::ADMIN,
@@ -53,17 +58,29 @@ impl Proxy {
     /// A proxy before the plane's API server, on a free port. With `trace_file` each entry of the trace is also a line of
     /// JSON in that file, written when the entry is complete.
     pub async fn start(plane: &Plane, trace_file: Option<&Path>) -> Result<Self> {
+        Self::start_with(plane, trace_file, None).await
+    }
+
+    /// The same by HTTPS, with the certificate of the API server: so clients may come with a certificate that the plane's
+    /// authority has signed. What they ask is forwarded by the administrator in the name that is in it.
+    pub async fn start_encrypted(plane: &Plane, trace_file: Option<&Path>) -> Result<Self> {
+        Self::start_with(plane, trace_file, Some(Tls::of(plane)?)).await
+    }
+
+    async fn start_with(plane: &Plane, trace_file: Option<&Path>, tls: Option<Tls>) -> Result<Self> {
         let trace = Trace::create(trace_file)?;
-        let shared = Arc::new(Shared::new(plane.url(), plane.ca_pem(), plane.token(ADMIN)?, trace)?);
+        let shared = Shared::new(plane.url(), plane.ca_pem(), plane.token(ADMIN)?, trace, tls)?;
+        let shared = Arc::new(shared);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io("bind a port for the proxy"))?;
         let address = listener.local_addr().map_err(io("find the port of the proxy"))?;
         shared.spawn(accept(Arc::clone(&shared), listener));
         Ok(Self { shared, address })
     }
 
-    /// Where it listens: `http://127.0.0.1:` and the port.
+    /// Where it listens: `http://127.0.0.1:` and the port, or `https://` if it was started encrypted.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.shared.is_encrypted() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Writes a copy of one of the plane's kubeconfigs, next to it, that goes through the proxy.

@@ -27,6 +27,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{oneshot, watch},
 };
@@ -34,6 +35,7 @@ use tokio::{
 use super::{
     forward,
     rules::{Break, FaultRules, Match},
+    tls::{Name, Tls},
     trace::{Trace, TraceEntry},
 };
 use crate::error::{Error, Result, causes};
@@ -78,8 +80,10 @@ pub(super) struct Shared {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// The API server's.
     url: String,
-    /// Of a user who may list everything, for views of the past.
+    /// Of a user who may do everything, for views of the past and for clients with certificates.
     pub(super) reader: HeaderValue,
+    /// How clients' connections are encrypted, if they are.
+    tls: Option<Tls>,
     pub(super) trace: Trace,
     pub(super) rules: FaultRules,
     state: watch::Sender<State>,
@@ -87,7 +91,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(url: &str, ca_pem: &str, token: &str, trace: Trace) -> Result<Self> {
+    pub(super) fn new(url: &str, ca_pem: &str, token: &str, trace: Trace, tls: Option<Tls>) -> Result<Self> {
         let reader = HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|error| Error::Client(error.to_string()))?;
         let mut connector = HttpConnector::new();
@@ -102,6 +106,7 @@ impl Shared {
             client: Client::builder(TokioExecutor::new()).build(connector),
             url: url.trim_end_matches('/').to_owned(),
             reader,
+            tls,
             trace,
             rules: FaultRules::default(),
             state: watch::Sender::new(State { mode: Mode::Open, cuts: 0 }),
@@ -111,6 +116,10 @@ impl Shared {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 
     pub(super) fn set_mode(&self, mode: Mode) {
@@ -218,19 +227,40 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, cuts: u64) {
     let Ok((stream, handle)) = doubled(stream) else { return };
     // Without it small pieces would only be slower.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| forward::exchange(Arc::clone(&shared), request));
-    // The time of an answer is the API server's, or nobody's.
-    let connection =
-        http1::Builder::new().auto_date_header(false).serve_connection(TokioIo::new(stream), service);
     let cut = tokio::select! {
         biased;
         () = shared.cut_after(cuts) => true,
-        // An error is a cut, or a client that left.
-        result = connection => result.is_err(),
+        ended = connection(&shared, stream) => ended.is_none(),
     };
     if cut {
         reset(&handle);
     }
+}
+
+/// Answers the requests of a connection until it ends in due form. None is a cut, a client that left, or one whose
+/// certificate is not taken.
+async fn connection(shared: &Arc<Shared>, stream: TcpStream) -> Option<()> {
+    let Some(tls) = &shared.tls else { return requests(shared, stream, None).await };
+    let (stream, name) = tls.accept(stream).await?;
+    requests(shared, stream, name).await
+}
+
+/// Answers the requests that come through a stream, in a name if there is one.
+async fn requests(
+    shared: &Arc<Shared>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    name: Option<Name>,
+) -> Option<()> {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(name) = &name {
+            name.put_into(request.headers_mut(), &shared.reader);
+        }
+        forward::exchange(Arc::clone(shared), request)
+    });
+    // The time of an answer is the API server's, or nobody's.
+    let connection =
+        http1::Builder::new().auto_date_header(false).serve_connection(TokioIo::new(stream), service);
+    connection.await.ok()
 }
 
 /// The stream, and a handle that keeps it open when hyper has dropped it.

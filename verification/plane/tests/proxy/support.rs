@@ -48,7 +48,7 @@ pub(crate) fn code(error: &Error) -> u16 {
 }
 
 /// A client without the retries that kube makes by default.
-async fn client(kubeconfig: &Path) -> Client {
+pub(crate) async fn client(kubeconfig: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     config.default_retry = false;

@@ -1,10 +1,18 @@
 //! Faults of the whole proxy, and its trace.
 
-use coppice_plane::proxy::{Fault, FaultRule, Match, TraceEntry};
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Error, api::PostParams};
+use std::{fs, path::Path};
 
-use crate::support::{TestProxy, proxy, secret, with_timeout};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use coppice_plane::ADMIN;
+use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy, TraceEntry};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, Error, api::PostParams};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde_json::{Value, json};
+
+use crate::support::{TestProxy, client, plane, proxy, secret, with_timeout};
 
 #[tokio::test]
 async fn a_frozen_proxy_takes_requests_and_answers_when_healed() {
@@ -85,4 +93,51 @@ async fn two_clients_at_once_leave_one_trace_in_order() {
     lines.sort_by_key(|line| line["seq"].as_u64());
     let expected: Vec<_> = entries.iter().map(|entry| serde_json::to_value(entry).unwrap()).collect();
     assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn an_encrypted_proxy_forwards_in_the_name_of_a_token_or_of_a_certificate() {
+    let plane = plane().await;
+    let proxy = Proxy::start_encrypted(plane, None).await.unwrap();
+    assert!(proxy.url().starts_with("https://127.0.0.1:"));
+    let by_token = proxy.kubeconfig(&plane.admin_kubeconfig()).unwrap();
+    assert_eq!(who(&client(&by_token).await).await["username"], ADMIN);
+
+    let (certificate, key) = certificate(plane.dir());
+    let token = format!("token: \"{}\"", plane.token(ADMIN).unwrap());
+    let credential = format!("client-certificate-data: {certificate}\n    client-key-data: {key}");
+    let text = fs::read_to_string(&by_token).unwrap().replace(&token, &credential);
+    let dir = tempfile::tempdir().unwrap();
+    let by_certificate = dir.path().join("certificate.yaml");
+    fs::write(&by_certificate, text).unwrap();
+    let someone = client(&by_certificate).await;
+    let found = who(&someone).await;
+    assert_eq!((&found["username"], &found["groups"][0]), (&json!("someone"), &json!("team")), "{found}");
+    // With its own rights, of which it has none.
+    let refused = Api::<Secret>::namespaced(someone, "default").get("any").await.unwrap_err();
+    assert!(matches!(refused, Error::Api(status) if status.code == 403));
+}
+
+/// Who the API server takes a client for.
+async fn who(client: &Client) -> Value {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let request = request.header("content-type", "application/json").body(review.to_string().into_bytes());
+    client.request::<Value>(request.unwrap()).await.unwrap()["status"]["userInfo"].take()
+}
+
+/// A certificate of `someone` in the group `team` that a plane's authority has signed, and its key, in base64.
+fn certificate(plane: &Path) -> (String, String) {
+    let authority = KeyPair::from_pem(&fs::read_to_string(plane.join("pki/ca.key")).unwrap()).unwrap();
+    let mut issuer = CertificateParams::default();
+    issuer.distinguished_name.push(DnType::CommonName, "coppice plane");
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "someone");
+    params.distinguished_name.push(DnType::OrganizationName, "team");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let signed = params.signed_by(&key, &Issuer::new(issuer, authority)).unwrap();
+    (STANDARD.encode(signed.pem()), STANDARD.encode(key.serialize_pem()))
 }
