@@ -57,6 +57,7 @@ image: ## Build the operator's image
 campaign: prerequisites ## Simulate 300,000 runs in which things go wrong (CAMPAIGN_SEEDS=N for another number)
 	cargo run --profile sim --locked -p coppice-campaign -- exhaustive
 	cargo run --profile sim --locked -p coppice-campaign -- exhaustive --apart --suite trees
+	cargo run --profile sim --locked -p coppice-campaign -- exhaustive --apart --suite access
 	cargo run --profile sim --locked -p coppice-campaign -- random --first 1000000 --seeds $(or $(CAMPAIGN_SEEDS),300000)
 
 bench: prerequisites ## Measure speed, memory and failover beside a Go peer, into docs/benchmarks (half an hour once built; BENCH="--help")

@@ -12,7 +12,9 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, REQUESTED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
-use coppice_campaign::suite::access::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, VALID};
+use coppice_campaign::suite::access::rule::{
+    CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, SIGNING_REQUESTS, VALID,
+};
 use coppice_campaign::suite::cluster::rule::{
     AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HOURS, JOINED, NOTIFIED, OBSERVES, ONE_DELETION, ONE_KEY,
     RECIPIENT, RECREATED, SUPERSEDED, WEBHOOKS_FIRST,
@@ -34,7 +36,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 127] = [
+const CASES: [(Mutant, &str, Rule); 129] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -162,6 +164,8 @@ const CASES: [(Mutant, &str, Rule); 127] = [
     (Mutant::BoundSecretsLeft, "access-rotated", OUTLIVES),
     (Mutant::RightsKept, "access-narrowed", CREDENTIAL_RIGHTS),
     (Mutant::BoundSecretReused, "access-rotated", ONE_CREDENTIAL),
+    (Mutant::SigningRequestLeft, "access-certificate-requested", SIGNING_REQUESTS),
+    (Mutant::CertificateUnlisted, "access-certificate-requested", ONE_CREDENTIAL),
 ];
 
 /// What a bug breaks besides, by its nature: who asked for less and keeps more is beyond what was asked for, a transfer that nobody can

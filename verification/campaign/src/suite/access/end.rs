@@ -1,4 +1,5 @@
-//! How a run ends: what became of each `ClusterAccess`, and how many credentials are valid.
+//! How a run ends: what became of each `ClusterAccess`, and how many credentials are valid: of certificates, which cannot be revoked, those in
+//! Secrets.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use coppice_sim::run::RunRecord;
 use coppice_sim::target::TargetServer;
 use serde_json::{Value, json};
 
-use super::oracle::recorded_state;
+use super::oracle::{held, recorded_state};
 use crate::oracle::EndState;
 
 /// How many credentials are valid.
@@ -24,7 +25,8 @@ pub(super) fn end_state(record: &RunRecord<'_>) -> EndState {
         objects.insert(format!("access {}/{}", change.namespace(), change.name()), masked);
     }
     let state = recorded_state::replay(record, |_| {});
-    let valid = state.tokens.iter().filter(|token| state.is_valid(token)).count();
+    let tokens = state.tokens.iter().filter(|token| state.is_valid(token)).count();
+    let valid = tokens + held::valid_certificates(&state);
     objects.insert(VALID.to_owned(), json!(valid));
     EndState { objects, effects: BTreeMap::new() }
 }
@@ -45,6 +47,9 @@ pub(super) fn end_lines(end: &EndState) -> Vec<String> {
 /// Each credential that was issued, by the number of its intent.
 pub(super) fn effects(record: &RunRecord<'_>) -> Vec<String> {
     let tokens = record.target.map(TargetServer::tokens).unwrap_or_default();
-    let number = |secret: &str| secret.rsplit('-').next().unwrap_or_default().to_owned();
-    tokens.iter().map(|token| format!("issued for intent {}", number(&token.secret.0))).collect()
+    let certificates = record.target.map(TargetServer::certificates).unwrap_or_default();
+    let issued_from = tokens.iter().map(|token| &token.secret.0);
+    let issued_from = issued_from.chain(certificates.iter().map(|certificate| &certificate.requested_by));
+    let number = |object: &str| object.rsplit('-').next().unwrap_or_default().to_owned();
+    issued_from.map(|object| format!("issued for intent {}", number(object))).collect()
 }

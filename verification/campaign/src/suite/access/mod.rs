@@ -1,16 +1,20 @@
 //! Credentials for another cluster: the program of access, a second API server that issues them, and what must hold of each credential
 //! at every instant.
 
+mod certificates;
 mod end;
 mod oracle;
 mod scenarios;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use coppice_access::replica::{self, Setup};
-use coppice_access::{Connect, Unencrypted, User};
+use coppice_access::{Connect, MakeKey, Unencrypted, User};
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
+use coppice_runtime::clock::SeededRng;
 use coppice_runtime::metrics::Metrics;
+use coppice_sim::target::key;
 use coppice_sim::{Program, ReplicaContext, TargetPort};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -27,7 +31,7 @@ pub const SUITE: Suite = Suite {
     programs: || vec![Arc::new(Access)],
     scenarios: scenarios::all,
     small: scenarios::small,
-    apart: Vec::new,
+    apart: certificates::all,
     generated: &[],
     rules: oracle::check,
     own_budget: |_, _| None,
@@ -45,6 +49,8 @@ struct Access;
 
 /// Its account.
 const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
+/// So many random numbers after the first ones of a life, keys are made from them: nothing else takes so many.
+const KEYS_FROM: u64 = 1 << 32;
 /// Where the target is.
 const SERVER: &str = "https://target.example:6443";
 
@@ -63,7 +69,7 @@ impl Program for Access {
 }
 
 async fn run(context: ReplicaContext) -> anyhow::Result<()> {
-    let connect = connect(context.target_port());
+    let (connect, make_key) = (connect(context.target_port()), make_key(context.rng.clone()));
     let mut environment = ReplicaEnvironment::new(context);
     let (election, gate) = environment.election(SYSTEM_NAMESPACE, PROGRAM)?;
     let ReplicaEnvironment { clients, server_clock, metrics, readiness, identity, rng, intervals } =
@@ -82,16 +88,29 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
         unencrypted: Unencrypted::Nowhere,
         managed_clusters: false,
         connect: Some(connect),
+        make_key: Some(make_key),
     };
     replica::run(setup, election, Handle::current(), std::future::pending()).await
 }
 
-/// Reaches the target in the simulation, by the token of a kubeconfig.
+/// Reaches the target in the simulation, by the token or the certificate of a kubeconfig.
 fn connect(port: TargetPort) -> Connect {
-    Arc::new(move |kubeconfig, server_clock| match &kubeconfig.user {
-        User::Token(token) if kubeconfig.cluster.server == SERVER => {
-            Some(port.clients(token, server_clock, &Metrics::new("sim")))
+    Arc::new(move |kubeconfig, server_clock| {
+        if kubeconfig.cluster.server != SERVER {
+            return None;
         }
-        _ => None,
+        let metrics = Metrics::new("sim");
+        match &kubeconfig.user {
+            User::Token(token) => Some(port.clients(token, server_clock, &metrics)),
+            User::Certificate { certificate, key } => {
+                port.clients_by_certificate((certificate, key), server_clock, &metrics)
+            }
+        }
     })
+}
+
+/// Makes the keys of a life: others than those of every other life, and the same in every run.
+fn make_key(rng: SeededRng) -> MakeKey {
+    let made = AtomicU64::new(KEYS_FROM);
+    Arc::new(move || key(rng.nth(made.fetch_add(1, Ordering::Relaxed))))
 }

@@ -7,7 +7,7 @@ use coppice_clusters_api::names::SYSTEM_NAMESPACE;
 use coppice_sim::scenario::objects::namespace;
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
-use coppice_sim::target::{ADMIN_TOKEN, TargetSettings};
+use coppice_sim::target::{ADMIN_TOKEN, SignerSettings, TargetSettings};
 use serde_json::{Value, json};
 
 use super::SERVER;
@@ -28,7 +28,7 @@ pub(super) fn small() -> Scenario {
 }
 
 /// A target that grants what is asked for, two replicas, a minute and a half.
-fn scenario(name: &'static str, about: &'static str) -> Scenario {
+pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
     let mut setup = definitions().to_vec();
     setup.extend([namespace(SYSTEM_NAMESPACE), namespace("team"), kubeconfig()]);
     Scenario {
@@ -44,6 +44,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
             setup: vec![namespace("shop")],
             longest: Duration::from_hours(24 * 30),
             latency: Duration::ZERO,
+            signer: SignerSettings::default(),
         }),
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
@@ -78,7 +79,7 @@ fn kubeconfig() -> Request {
 const ACCESSES: &str = "/apis/coppice.dev/v1alpha1/namespaces/team/clusteraccesses";
 
 /// Creates the `ClusterAccess`.
-fn access(spec: &Value) -> Request {
+pub(super) fn access(spec: &Value) -> Request {
     let object = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess",
         "metadata": { "name": "ci" }, "spec": spec,
@@ -87,7 +88,7 @@ fn access(spec: &Value) -> Request {
 }
 
 /// Credentials for this time, which are replaced after a tenth of it.
-fn spec(ttl: &str) -> Value {
+pub(super) fn spec(ttl: &str) -> Value {
     json!({
         "cluster": { "kubeconfigSecret": { "name": "target" } },
         "rights": rights(&["pods", "secrets"]),
@@ -102,17 +103,17 @@ fn rights(resources: &[&str]) -> Value {
     json!({ "role": { "namespace": "shop", "rules": [rule] } })
 }
 
-fn change(spec: &Value) -> Request {
+pub(super) fn change(spec: &Value) -> Request {
     let path = format!("{ACCESSES}/ci");
     Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
 }
 
-fn delete() -> Request {
+pub(super) fn delete() -> Request {
     Request::delete(&format!("{ACCESSES}/ci"))
 }
 
 /// How everything ends that is deleted.
-fn gone() -> Vec<&'static str> {
+pub(super) fn gone() -> Vec<&'static str> {
     vec!["access team/ci: gone", "valid credentials: 0"]
 }
 

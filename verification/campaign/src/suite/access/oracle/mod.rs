@@ -1,6 +1,8 @@
 //! Judges credentials by what the two API servers had, instant by instant. Uses neither the crate that decides about credentials nor its
 //! types.
 
+mod certificates;
+pub(super) mod held;
 pub(super) mod recorded_state;
 mod rights;
 pub mod rule;
@@ -8,17 +10,15 @@ pub mod rule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use coppice_sim::Done;
 use coppice_sim::run::RunRecord;
 use coppice_sim::server::Change;
 use coppice_sim::target::IssuedToken;
 use coppice_sim::trace::Actor;
-use serde_json::Value;
 
-use self::recorded_state::{RecordedState, intent_of, owner_of, owner_of_token};
-use self::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, VALID};
+use self::held::{is_taken, output_of, token_in};
+use self::recorded_state::{RecordedState, intent_named, intent_of, owner_of, owner_of_token};
+use self::rule::{CREDENTIAL_RIGHTS, ONE_CREDENTIAL, OUTLIVES, SIGNING_REQUESTS, VALID};
 use crate::oracle::rule::INTENT_FIRST;
 use crate::oracle::{DestructiveStep, Findings, History, Rule, since};
 
@@ -48,16 +48,23 @@ pub(super) fn check(
         let at = since(record.began, state.now);
         note(VALID, at, invalid(state));
         note(OUTLIVES, at, left(record, state, (&at_home, &in_target)));
+        note(OUTLIVES, at, certificates::misdated(state));
         note(CREDENTIAL_RIGHTS, at, rights::beyond(state, &in_target, false));
         note(ONE_CREDENTIAL, at, too_many(state));
+        note(ONE_CREDENTIAL, at, certificates::too_many(state, &at_home));
     });
     note(CREDENTIAL_RIGHTS, record.lasted, rights::beyond(&last, &in_target, true));
     note(ONE_CREDENTIAL, record.lasted, besides(&last));
+    note(ONE_CREDENTIAL, record.lasted, certificates::unlisted(&last));
+    note(SIGNING_REQUESTS, record.lasted, certificates::left_requests(&last, &in_target));
     for ((_, what), (rule, at)) in wrong {
         found.add(rule, &format!("{what} at {at:?}"));
     }
-    for token in target.tokens().iter().filter(|token| !is_intended(history, token)) {
-        found.add(INTENT_FIRST, &format!("{} was issued without an intent", intent_of(token)));
+    let tokens = target.tokens().iter().map(|token| (intent_of(token), token.request.1));
+    let signed = target.certificates().iter();
+    let signed = signed.map(|signed| (intent_named(&signed.requested_by), signed.request.1));
+    for (intent, _) in tokens.chain(signed).filter(|(intent, sent)| !is_intended(history, intent, *sent)) {
+        found.add(INTENT_FIRST, &format!("{intent} was issued without an intent"));
     }
 }
 
@@ -72,16 +79,24 @@ fn requests(all: &[Done]) -> Requests {
 
 /// Whether a change was made by a request when nobody waited for its answer any more.
 fn is_late(requests: &Requests, change: &Change) -> bool {
-    requests.get(&change.revision).is_some_and(|(sent, at)| at.saturating_sub(*sent) > DEADLINE)
+    arrived_late(requests, change.revision)
+}
+
+/// The same of what made a revision.
+fn arrived_late(requests: &Requests, revision: u64) -> bool {
+    requests.get(&revision).is_some_and(|(sent, at)| at.saturating_sub(*sent) > DEADLINE)
 }
 
 /// Secrets that hold no valid credential, or are not there though a credential was written.
 fn invalid(state: &RecordedState<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (uid, access) in state.kept() {
-        match token_of(state, uid) {
-            Some(token) if state.tokens.iter().any(|one| one.token == token && state.is_valid(one)) => {}
-            Some(token) => found.push(format!("the Secret holds {token:?}, which the target does not take")),
+        match output_of(state, uid) {
+            Some(secret) if is_taken(state, secret) => {}
+            Some(secret) => {
+                let token = token_in(secret).unwrap_or_else(|| "no token".to_owned());
+                found.push(format!("the Secret holds {token:?}, which the target does not take"));
+            }
             None if access["status"]["credential"].is_string() => {
                 found.push("there is no Secret with the credential".to_owned());
             }
@@ -89,21 +104,6 @@ fn invalid(state: &RecordedState<'_>) -> Vec<String> {
         }
     }
     found
-}
-
-/// The token in the Secret of a `ClusterAccess`, empty if none can be read there; none if there is no Secret.
-fn token_of(state: &RecordedState<'_>, uid: &str) -> Option<String> {
-    let mut secrets = state.outputs.values().filter_map(|change| change.after.as_deref());
-    let secret = secrets.find(|secret| owner_of(secret) == Some(uid))?;
-    Some(token_in(secret).unwrap_or_default())
-}
-
-/// The token in a Secret with a kubeconfig.
-fn token_in(secret: &Value) -> Option<String> {
-    let value = BASE64_STANDARD.decode(secret["data"]["kubeconfig"].as_str()?).ok()?;
-    let text = String::from_utf8(value).ok()?;
-    let (_, rest) = text.split_once("\"token\":\"")?;
-    Some(rest.split_once('"')?.0.to_owned())
 }
 
 /// What is left of each `ClusterAccess` that is gone.
@@ -149,7 +149,7 @@ fn too_many(state: &RecordedState<'_>) -> Vec<String> {
 fn besides(state: &RecordedState<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (uid, _) in state.kept() {
-        let held = token_of(state, uid);
+        let held = output_of(state, uid).and_then(token_in);
         let held = state.tokens.iter().find(|token| Some(&token.token) == held.as_ref());
         let is_other = |token: &IssuedToken| held.is_none_or(|held| held.request != token.request);
         let tokens = state.tokens.iter().filter(|token| owner_of_token(token) == uid);
@@ -159,12 +159,12 @@ fn besides(state: &RecordedState<'_>) -> Vec<String> {
     found
 }
 
-/// Whether the status of a `ClusterAccess` had the intent of a token when that was asked for.
-fn is_intended(history: &History, token: &IssuedToken) -> bool {
-    let revision = history.revision_at(token.request.1);
+/// Whether the status of a `ClusterAccess` had an intent when its credential was asked for.
+fn is_intended(history: &History, intent: &str, sent: Duration) -> bool {
+    let revision = history.revision_at(sent);
     history.all("clusteraccesses").any(|versions| {
         let then = versions.iter().rfind(|(from, _)| *from <= revision);
         let access = then.and_then(|(_, access)| access.as_deref());
-        access.is_some_and(|access| access["status"]["intent"]["credential"] == intent_of(token))
+        access.is_some_and(|access| access["status"]["intent"]["credential"] == intent)
     })
 }

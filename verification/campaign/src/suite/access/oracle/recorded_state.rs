@@ -1,12 +1,14 @@
 //! What there is in both clusters, from one instant to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_sim::run::RunRecord;
 use coppice_sim::server::Change;
-use coppice_sim::target::IssuedToken;
+use coppice_sim::target::{IssuedCertificate, IssuedToken};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+
+use super::held::certificate_in;
 
 /// Which `ClusterAccess` something was made for, by its uid.
 const LABEL: &str = "coppice.dev/access";
@@ -29,6 +31,10 @@ pub(in crate::suite::access) struct RecordedState<'a> {
     pub(super) target: BTreeMap<(&'a str, &'a str, &'a str), &'a Change>,
     /// The tokens that were issued until now.
     pub(in crate::suite::access) tokens: Vec<&'a IssuedToken>,
+    /// The certificates that were signed until now.
+    pub(super) certificates: Vec<&'a IssuedCertificate>,
+    /// The revisions of Secrets by which each certificate that was in one came there.
+    pub(super) handed_out: BTreeMap<String, BTreeSet<u64>>,
 }
 
 #[derive(Clone, Copy)]
@@ -37,6 +43,7 @@ enum Event<'a> {
     Secret(&'a Change),
     Target(&'a Change),
     Issued(&'a IssuedToken),
+    Signed(&'a IssuedCertificate),
     Expired,
 }
 
@@ -55,6 +62,8 @@ pub(in crate::suite::access) fn replay<'a>(
         outputs: BTreeMap::new(),
         target: BTreeMap::new(),
         tokens: Vec::new(),
+        certificates: Vec::new(),
+        handed_out: BTreeMap::new(),
     };
     for (now, events) in events(record, end) {
         state.now = now;
@@ -88,6 +97,12 @@ fn events<'a>(record: &'a RunRecord<'_>, end: Timestamp) -> BTreeMap<Timestamp, 
                 note(token.expires, Event::Expired);
             }
         }
+        for certificate in target.certificates() {
+            note(certificate.issued, Event::Signed(certificate));
+            if certificate.expires <= end {
+                note(certificate.expires, Event::Expired);
+            }
+        }
     }
     events
 }
@@ -108,10 +123,14 @@ impl<'a> RecordedState<'a> {
             }
             Event::Secret(change) => {
                 let place = (change.namespace(), change.name());
-                if change.after.as_deref().is_some_and(|secret| owner_of(secret).is_some()) {
-                    self.outputs.insert(place, change);
-                } else {
+                let secret = change.after.as_deref().filter(|secret| owner_of(secret).is_some());
+                let Some(secret) = secret else {
                     self.outputs.remove(&place);
+                    return;
+                };
+                self.outputs.insert(place, change);
+                if let Some((certificate, _)) = certificate_in(secret) {
+                    self.handed_out.entry(certificate).or_default().insert(change.revision);
                 }
             }
             Event::Target(change) => {
@@ -123,6 +142,7 @@ impl<'a> RecordedState<'a> {
                 }
             }
             Event::Issued(token) => self.tokens.push(token),
+            Event::Signed(certificate) => self.certificates.push(certificate),
             Event::Expired => {}
         }
     }
@@ -155,10 +175,20 @@ pub(super) fn owner_of_token(token: &IssuedToken) -> &str {
 
 /// The intent that a token was issued for.
 pub(super) fn intent_of(token: &IssuedToken) -> &str {
-    token.secret.0.strip_prefix(PREFIX).unwrap_or_default()
+    intent_named(&token.secret.0)
+}
+
+/// The intent of the object in the target that a credential is issued from.
+pub(super) fn intent_named(object: &str) -> &str {
+    object.strip_prefix(PREFIX).unwrap_or_default()
 }
 
 /// The name of the account of a `ClusterAccess`.
 pub(super) fn account_of(uid: &str) -> String {
     format!("{PREFIX}{uid}")
+}
+
+/// The user of the certificates of a `ClusterAccess`.
+pub(super) fn user_of(uid: &str) -> String {
+    format!("coppice-access:{uid}")
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::recorded_state::{RecordedState, account_of};
+use super::recorded_state::{RecordedState, account_of, user_of};
 use super::{Requests, is_late};
 
 /// Namespace (empty for all), verb, group, resource, and name (empty for any).
@@ -39,15 +39,16 @@ fn of_spec(rights: &Value) -> BTreeSet<Right> {
     all
 }
 
-/// What the target permits the account of a `ClusterAccess`.
+/// What the target permits the account of a `ClusterAccess`, and the user of its certificates.
 fn permitted(state: &RecordedState<'_>, uid: &str, requests: &Requests) -> BTreeSet<Right> {
-    let (account, mut all) = (account_of(uid), BTreeSet::new());
+    let (account, user, mut all) = (account_of(uid), user_of(uid), BTreeSet::new());
     for ((plural, namespace, _), change) in &state.target {
         let Some(binding) = change.after.as_deref() else { continue };
         let is_subject = |subject: &Value| {
-            subject["kind"] == "ServiceAccount"
+            let is_account = subject["kind"] == "ServiceAccount"
                 && subject["name"] == account.as_str()
-                && subject["namespace"] == "coppice-access"
+                && subject["namespace"] == "coppice-access";
+            is_account || subject["kind"] == "User" && subject["name"] == user.as_str()
         };
         let mut subjects = binding["subjects"].as_array().into_iter().flatten();
         if !["rolebindings", "clusterrolebindings"].contains(plural)
