@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 type Test = anyhow::Result<()>;
 
 const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
+/// What certificates of the target are asked for with.
+pub(crate) const SIGNING_REQUESTS: &str = "certificatesigningrequests";
 /// Who may write ClusterAccesses, and read no Secret.
 pub(crate) const AUTHOR: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -504,7 +506,7 @@ async fn one_credential(clusters: &Clusters) -> Test {
 }
 
 /// Kills the program after so many writes of each life, on whichever side they are, until something is there; and sees that this took several
-/// lives, which it counts. `always_valid`: after each of them the Secret holds a credential that works.
+/// lives, which it counts. Each look for a certificate that is signed counts as a write. `always_valid`: after each of them the Secret holds a credential that works.
 pub(crate) async fn killed(
     clusters: &Clusters,
     proxies: [&Proxy; 2],
@@ -514,7 +516,7 @@ pub(crate) async fn killed(
 ) -> anyhow::Result<u64> {
     let account = proxies[0].kubeconfig(&clusters.account)?;
     for life in 0..40 {
-        let held = proxies.map(|proxy| proxy.add(FaultRule::new(writes(), Fault::HoldRequest)));
+        let held = proxies.map(|proxy| proxy.add(FaultRule::new(writes_and_looks(), Fault::HoldRequest)));
         let mut program = clusters.next_life(&account).await?;
         let ended = tokio::select! {
             () = let_pass(&held, passes(life)) => Ok(false),
@@ -558,5 +560,13 @@ async fn let_pass(held: &[Active; 2], count: u64) {
 pub(crate) fn writes() -> Match {
     Match::writes().when(|entry| {
         !["leases", "events"].contains(&entry.resource.as_str()) && !entry.resource.ends_with("reviews")
+    })
+}
+
+/// The same, and what asks whether a certificate is signed.
+fn writes_and_looks() -> Match {
+    Match::any().when(|entry| {
+        let is_read_back = entry.verb == "get" && entry.resource == SIGNING_REQUESTS;
+        is_read_back || writes().selects(entry)
     })
 }

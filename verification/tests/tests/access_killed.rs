@@ -1,17 +1,17 @@
-//! The program is killed at each write of a rotation of certificates, which cannot be revoked: what is left of each, and what a life asks for.
-//! Tokens: `access.rs`.
+//! The program is killed at each write of a rotation of certificates, which cannot be revoked, also while the target signs them: what is left of
+//! each, and what a life asks for. Tokens: `access.rs`.
 
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::{Fault, FaultRule, Proxy};
+use coppice_plane::proxy::{Fault, FaultRule, Proxy, TraceEntry};
 use coppice_plane::{ADMIN, Plane};
 use coppice_tests::on_own_plane;
 use coppice_tests::shoot::PROJECT_NAMESPACE;
 use coppice_tests::test_cluster::{TIMEOUT, repository};
 use serde_json::{Value, json};
 
-use super::access::{Clusters, access, is_settled, killed, writes};
+use super::access::{Clusters, SIGNING_REQUESTS, access, is_settled, killed, writes};
 use super::access_gardener::{garden_and_shoot, of_shoot};
 
 type Test = anyhow::Result<()>;
@@ -30,17 +30,20 @@ fn killed_at_every_write_there_is_one_certificate_and_the_one_before_in_status()
             let apply = ["apply", "--server-side", "-f", "-"];
             clusters.there.kubectl_stdin(ADMIN, &apply, &example).await?;
         }
+        // A certificate gets through this one.
+        let there = Proxy::start_encrypted(&clusters.there.plane, None).await?;
         let bootstrap = clusters.there.service_account("coppice-access", "coppice-bootstrap").await?;
+        let bootstrap = there.kubeconfig(&bootstrap)?;
         clusters.bootstrap(&std::fs::read_to_string(&bootstrap)?).await?;
         let mut ci = access("ci", "ci-kubeconfig");
         ci["spec"]["issuer"] = json!("ClientCertificate");
         clusters.here.admin().await?.create(&ci).await?;
         let here = Proxy::start(&clusters.here.plane, None).await?;
-        // A certificate does not get through a proxy: nothing goes through this one. One write each life: there are few.
-        let there = Proxy::start(&clusters.there.plane, None).await?;
         let approvals = || requests(&clusters.there.plane, BOOTSTRAP, "approval");
-        let (lives, asked) = rotated(&clusters, [&here, &there], |life| life.min(1), approvals).await?;
-        ensure!((1..=lives).contains(&asked), "{asked} in {lives} lives");
+        let (lives, asked) = rotated(&clusters, [&here, &there], |life| life + 1, approvals).await?;
+        // One life ended before it was approved, and one right after.
+        ensure!((2..lives).contains(&asked), "{asked} in {lives} lives");
+        killed_while_signed(&there)?;
         ensure!(clusters.in_target("csr").await?.is_empty());
         not_approved(&clusters, &here).await
     })
@@ -71,6 +74,20 @@ fn killed_at_every_write_there_is_one_certificate_of_gardener_and_the_one_before
         ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
         Ok(())
     })
+}
+
+/// Lives ended at each request by which a certificate is asked for, approved, read back and cleaned up after: none of these requests got
+/// to the target.
+fn killed_while_signed(there: &Proxy) -> Test {
+    let entries = there.trace().entries();
+    for (verb, subresource) in [("create", ""), ("update", "approval"), ("get", ""), ("delete", "")] {
+        let is_lost = |entry: &TraceEntry| {
+            let asked = (&*entry.resource, &*entry.verb, &*entry.subresource);
+            asked == (SIGNING_REQUESTS, verb, subresource) && entry.status.is_none()
+        };
+        ensure!(entries.iter().any(is_lost), "no life ended at {verb} {subresource}");
+    }
+    Ok(())
 }
 
 /// How many requests of this user for this subresource were granted.
@@ -106,9 +123,17 @@ async fn rotated(
     let after = one_certificate(clusters).await?;
     ensure!(after["status"]["credential"] != before["status"]["credential"], "{after:#}");
     ensure!(after["status"]["supersededCertificates"] == json!([superseded(&before)]), "{after:#}");
+    if !is_of_garden(&before) {
+        ensure!(after["status"]["identity"] == before["status"]["identity"], "{after:#}");
+    }
     // Until then it is valid, as status says.
     old.list("configmap", "shop").await?;
     Ok((lives, asked()? - asked_before))
+}
+
+/// Gardener gives each credential another user.
+fn is_of_garden(access: &Value) -> bool {
+    access["spec"]["issuer"].as_str().is_some_and(|issuer| issuer.starts_with("Gardener"))
 }
 
 /// What status says of the certificate of this access once another one is there.
