@@ -42,9 +42,11 @@ struct Correlator {
     series: BTreeMap<Box<str>, Series>,
 }
 
-/// What Events have that form a series. The note is not part of it: it may contain a count or a time.
+/// What Events have that form a series. The note is not part of it: it may contain a count or a time. The generation is, if it is given:
+/// Kubernetes lets nobody change a note, and what is said of another spec is something else.
 struct EventKey {
     uid: String,
+    generation: Option<i64>,
     kind: String,
     namespace: Option<String>,
     name: String,
@@ -88,12 +90,38 @@ impl Events {
 
     /// Writes an Event about an object, soon. Failures are counted and logged: nothing depends on Events.
     pub fn publish(&self, about: ObjectReference, warning: bool, reason: &str, action: &str, note: &str) {
+        self.publish_later((about, None), warning, reason, action, note);
+    }
+
+    /// The same about one generation of a spec: an Event about a later one is none of its series.
+    pub fn publish_of_spec(
+        &self,
+        of: (ObjectReference, i64),
+        warning: bool,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        let (about, generation) = of;
+        self.publish_later((about, Some(generation)), warning, reason, action, note);
+    }
+
+    fn publish_later(
+        &self,
+        of: (ObjectReference, Option<i64>),
+        warning: bool,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        let (about, generation) = of;
         if self.0.writing.len() >= MAX_PENDING {
             self.0.metrics.event_written(false);
             return;
         }
         let key = EventKey {
             uid: about.uid.clone().unwrap_or_default(),
+            generation,
             kind: about.kind.clone().unwrap_or_default(),
             namespace: about.namespace.clone(),
             name: about.name.clone().unwrap_or_default(),
@@ -204,7 +232,8 @@ impl EventKey {
     fn identity(&self) -> Box<str> {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         let warning = if self.warning { "Warning" } else { "" };
-        [&*self.uid, &*self.kind, namespace, &*self.name, warning, &*self.reason, &*self.action]
+        let generation = self.generation.map(|generation| generation.to_string()).unwrap_or_default();
+        [&*self.uid, &*generation, &*self.kind, namespace, &*self.name, warning, &*self.reason, &*self.action]
             .join("\0")
             .into_boxed_str()
     }
@@ -216,61 +245,5 @@ impl EventKey {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str, warning: bool) -> EventKey {
-        EventKey {
-            uid: format!("uid-{name}"),
-            kind: "Subnamespace".to_owned(),
-            namespace: Some("shop".to_owned()),
-            name: name.to_owned(),
-            warning,
-            reason: "QuotaGranted".to_owned(),
-            action: "GrowTree".to_owned(),
-        }
-    }
-
-    fn correlator() -> Correlator {
-        Correlator { rng: SeededRng::new(1), series: BTreeMap::new() }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_seen_again_within_minutes_is_one_more_of_its_series() {
-        let mut correlator = correlator();
-        assert_eq!(correlator.count_up(&key("a", false)), None);
-        correlator.begin(&key("a", false), 0xab);
-        for count in 2..5 {
-            tokio::time::advance(SERIES_WINDOW / 2).await;
-            let event = "a.00000000000000ab".to_owned();
-            assert_eq!(correlator.count_up(&key("a", false)), Some((event, count)));
-        }
-        assert_eq!(correlator.count_up(&key("a", true)), None, "a warning is another one");
-        assert_eq!(correlator.count_up(&key("b", false)), None);
-        tokio::time::advance(SERIES_WINDOW).await;
-        assert_eq!(correlator.count_up(&key("a", false)), None);
-        assert!(correlator.series.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_too_many_series_the_oldest_are_forgotten() {
-        let mut correlator = correlator();
-        let name = |number: usize| format!("n-{number:05}");
-        for of in 0..MAX_SERIES {
-            correlator.begin(&key(&name(of), false), 1);
-            tokio::time::advance(Duration::from_millis(1)).await;
-        }
-        // The first is seen again, so that the second is the oldest.
-        assert_eq!(correlator.count_up(&key(&name(0), false)).map(|(_, count)| count), Some(2));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        correlator.begin(&key("one-more", false), 7);
-        assert_eq!(correlator.series.len(), MAX_SERIES);
-        let known = [0, 1, 2].map(|of| correlator.series.contains_key(&key(&name(of), false).identity()));
-        assert_eq!(known, [true, false, true]);
-        // What was removed on the API server begins again, and takes no other's place.
-        correlator.begin(&key("one-more", false), 8);
-        assert_eq!(correlator.series.len(), MAX_SERIES);
-        assert_eq!(correlator.count_up(&key("one-more", false)).unwrap().0, "one-more.0000000000000008");
-        assert!(correlator.series.contains_key(&key(&name(2), false).identity()));
-    }
-}
+#[path = "events_tests.rs"]
+mod tests;

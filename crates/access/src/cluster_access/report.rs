@@ -130,7 +130,7 @@ fn publish(
         uid: Some(access.uid.to_string()),
         ..ObjectReference::default()
     };
-    controller.events.publish(about, warning, reason, ACTION, message);
+    controller.events.publish_of_spec((about, access.generation), warning, reason, ACTION, message);
 }
 
 /// Reports an object that is left alone because it was written by another version, or past the API server's checks.

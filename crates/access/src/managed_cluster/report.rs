@@ -32,8 +32,11 @@ pub(super) fn saved(
         publish(controller, managed, false, Reason::ClusterReady.as_str(), message);
     }
     let Some(error) = &after.last_error else { return };
-    // The first attempt of several with this reason: the others are in status.
-    let same = before.last_error.as_ref().is_some_and(|before| before.reason == error.reason);
+    // The first attempt of several of this spec with this reason: the others are in status.
+    let same = before
+        .last_error
+        .as_ref()
+        .is_some_and(|before| before.reason == error.reason && before.generation == error.generation);
     if !same {
         publish(controller, managed, true, &error.reason, &error.message);
     }
@@ -72,7 +75,7 @@ fn publish(
         uid: Some(managed.uid.to_string()),
         ..ObjectReference::default()
     };
-    controller.events.publish(about, warning, reason, ACTION, message);
+    controller.events.publish_of_spec((about, managed.generation), warning, reason, ACTION, message);
 }
 
 /// Reports an object that is left alone because it was written by another version, or past the API server's checks.

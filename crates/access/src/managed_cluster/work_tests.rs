@@ -321,3 +321,28 @@ async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_s
     assert!(paths().iter().filter(|path| path.ends_with("/status")).count() == 1, "{:?}", paths());
     assert!(!controller.settled().contains_key(&key), "nobody has looked at it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_has_an_event_once_for_each_spec() {
+    let (clients, requests) = scripted(|_, _, _| Answer::Object(201, json!({})));
+    let controller = controller(clients);
+    let failed = |generation: i64, attempts: u32| {
+        json!({"state": "Failed", "lastError": {
+            "reason": "ClusterKindMissing", "class": "WaitingForInput", "message": format!("spec {generation}"),
+            "generation": generation, "attempts": attempts, "at": NOW.to_string()
+        }})
+    };
+    let states = [failed(1, 1), failed(1, 2), failed(2, 1), failed(2, 2)];
+    let mut before = json!({});
+    for status in states {
+        let mut managed = object(&status);
+        managed["metadata"]["generation"] = status["lastError"]["generation"].clone();
+        let managed = read::decoded::<ManagedClusters>(managed.to_string().as_bytes(), &()).unwrap();
+        report::saved(&controller, &managed, &status_of(before));
+        controller.events.flush().await;
+        before = status;
+    }
+    let sent = requests.lock().unwrap();
+    let said: Vec<_> = sent.iter().map(|sent| (&sent.method, &sent.body["note"])).collect();
+    assert_eq!(said, [(&Method::POST, &json!("spec 1")), (&Method::POST, &json!("spec 2"))]);
+}

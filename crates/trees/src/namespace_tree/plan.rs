@@ -321,17 +321,19 @@ impl TreePlan {
         };
         let in_force = || (Reason::Reconciled, "the tree has the quota that spec gives it".to_owned());
         let (reason, mut message) = state.err().unwrap_or_else(in_force);
-        let before = condition::find(&self.status.conditions, READY);
-        if let Some(before) = before.filter(|before| before.reason == reason.as_str()) {
+        let before = condition::find(&self.status.conditions, READY).filter(|before| {
+            before.reason == reason.as_str() && before.observed_generation == Some(tree.generation)
+        });
+        // Of another spec it is another refusal.
+        let begins = before.is_none();
+        if let Some(before) = before
+            && reason == Reason::QuotaRefused
+            && refused_resource(&before.message) == refused_resource(&message)
+        {
             // What is used changes all the time: the numbers are those of when it was refused, as long as that is for the same resource.
-            let same = before.observed_generation == Some(tree.generation);
-            if same
-                && reason == Reason::QuotaRefused
-                && refused_resource(&before.message) == refused_resource(&message)
-            {
-                message.clone_from(&before.message);
-            }
-        } else if NEED_SOMEBODY.contains(&reason) {
+            message.clone_from(&before.message);
+        }
+        if begins && NEED_SOMEBODY.contains(&reason) {
             self.events.push(PlannedEvent { warning: true, reason, message: message.clone() });
         }
         let state = ConditionState { status: ready, reason: reason.to_string(), message };

@@ -270,6 +270,22 @@ fn a_root_that_is_deleted_leaves_those_below_it_without_one_which_is_said_with_t
 }
 
 #[test]
+fn what_keeps_another_spec_from_being_in_force_is_said_once_as_well() {
+    let taken = |generation: i64, status: &Value| Observation {
+        tree: tree(&json!({"generation": generation}), status),
+        other: Some("it is that of NamespaceTree a".to_owned()),
+        ..ready()
+    };
+    let mut status = json!({"rootUid": "uid-of-shop"});
+    for (generation, expected) in [(1, 1), (1, 0), (2, 1), (2, 0)] {
+        let planned = plan(&taken(generation, &status));
+        let said = planned.events.iter().filter(|event| event.warning && event.reason == Reason::RootTaken);
+        assert_eq!(said.count(), expected, "generation {generation}");
+        status = serde_json::to_value(&planned.status).unwrap();
+    }
+}
+
+#[test]
 fn a_tree_that_is_deleted_after_its_root_stays_until_nothing_is_left_below_it() {
     let left = vec!["shop/shop-web".to_owned(), "shop/shop-web/shop-web-ci".to_owned()];
     let gone = Observation { root: None, quota: None, left, size: 3, ..deleted() };

@@ -14,7 +14,8 @@ const ACTION: &str = "GrowTree";
 pub(super) fn events(shared: &ControllerContext, tree: &Tree, events: &[PlannedEvent]) {
     for PlannedEvent { warning, reason, message } in events {
         tracing::info!(tree = %tree.name, %reason, "{message}");
-        shared.events.publish(reference::<NamespaceTrees>(tree), *warning, reason.as_str(), ACTION, message);
+        let of = (reference::<NamespaceTrees>(tree), tree.generation);
+        shared.events.publish_of_spec(of, *warning, reason.as_str(), ACTION, message);
     }
 }
 

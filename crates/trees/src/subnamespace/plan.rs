@@ -474,16 +474,22 @@ impl SubnamespacePlan {
         let (object, now) = (&observation.object, observation.time.now());
         let State { phase, reason, mut message } = state;
         let before = condition::find(&self.status.conditions, READY).cloned();
-        if let Some(before) = before.as_ref().filter(|before| before.reason == reason.as_str()) {
-            let same = before.observed_generation == Some(object.generation);
+        let before = before.as_ref().filter(|before| before.reason == reason.as_str());
+        let of_this_spec = before.filter(|before| before.observed_generation == Some(object.generation));
+        if let Some(before) = of_this_spec.filter(|_| reason == Reason::QuotaRefused) {
             let of = |message| (refused_resource(message), tried_again(message));
-            if same && reason == Reason::QuotaRefused && of(&before.message) == of(&message) {
+            if of(&before.message) == of(&message) {
                 // What is used changes all the time: the numbers are those of when it was refused, as long as that is for the same resource.
                 message.clone_from(&before.message);
             }
-        } else if phase == SubnamespacePhase::Refused
-            || phase == SubnamespacePhase::Deleting && WAITS.contains(&reason)
-        {
+        }
+        let begins = match phase {
+            // Of another spec it is another refusal. What is not known is none.
+            SubnamespacePhase::Refused => of_this_spec.is_none() && observation.stale.is_none(),
+            SubnamespacePhase::Deleting => before.is_none() && WAITS.contains(&reason),
+            _ => false,
+        };
+        if begins {
             let message = message.clone();
             self.events.push(PlannedEvent { warning: true, reason, message });
         }

@@ -8,8 +8,13 @@ fn inside(plan: &SubnamespacePlan) -> Vec<(bool, Reason, &str)> {
 
 /// One that has its namespace and now asks for so many pods, with this status.
 fn asks(pods: &str, status: &Value) -> Observation {
+    asks_by(2, pods, status)
+}
+
+/// The same by a spec of this generation.
+fn asks_by(generation: i64, pods: &str, status: &Value) -> Observation {
     let siblings = vec![("shop-db".to_owned(), Resources::parse([("pods", "3".parse().unwrap())]).unwrap())];
-    Observation { object: object(pods, &json!({"generation": 2}), status), siblings, ..ready() }
+    Observation { object: object(pods, &json!({"generation": generation}), status), siblings, ..ready() }
 }
 
 #[test]
@@ -26,6 +31,36 @@ fn users_of_a_namespace_learn_once_why_it_does_not_get_what_is_asked_for_it() {
     let again = plan(&asks("12", &serde_json::to_value(&first.status).unwrap()));
     assert!(inside(&again).is_empty(), "once: {:?}", again.own_events);
     assert_eq!(again.status.phase, Some(SubnamespacePhase::Refused));
+}
+
+#[test]
+fn what_another_spec_asks_for_and_is_refused_is_said_once_as_well() {
+    let first = plan(&asks("12", &serde_json::to_value(&*ready().object.status).unwrap()));
+    let second = plan(&asks_by(3, "13", &serde_json::to_value(&first.status).unwrap()));
+    let numbers = "pods: needs 9 more, and shop can give 6: 0 of its own 6 are used; ask for at most 10";
+    assert_eq!(inside(&second), [(true, Reason::QuotaRefused, numbers)]);
+    let [event] = &second.events[..] else { panic!("{:?}", second.events) };
+    assert!(event.warning && event.message.starts_with(numbers), "{event:?}");
+    // Not with each pass, whatever is used meanwhile.
+    let status = serde_json::to_value(&second.status).unwrap();
+    let again = asks_by(3, "13", &status);
+    assert!(plan(&again).events.is_empty() && plan(&again).is_steady(&again.object.status));
+    let parent_quota = Some(quota("shop", "10", "4", "2"));
+    let used = Observation { parent_quota, ..asks_by(3, "13", &status) };
+    assert!(plan(&used).events.is_empty(), "{:?}", plan(&used).events);
+    // The spec changed, and what is refused did not: it is said that it still is.
+    let third = plan(&asks_by(4, "13", &status));
+    assert_eq!(third.events.iter().map(|event| event.reason).collect::<Vec<_>>(), [Reason::QuotaRefused]);
+}
+
+#[test]
+fn while_nothing_is_known_no_refusal_is_said() {
+    let refused = plan(&asks("12", &serde_json::to_value(&*ready().object.status).unwrap()));
+    let status = serde_json::to_value(&refused.status).unwrap();
+    let stale = Some((Reason::Stale, "no update of resourcequotas for 90 s".to_owned()));
+    let unknown = plan(&Observation { stale, ..asks("12", &status) });
+    assert_eq!((unknown.status.phase, why(&unknown).0), (Some(SubnamespacePhase::Refused), Reason::Stale));
+    assert!(unknown.events.is_empty() && unknown.own_events.is_empty(), "{:?}", unknown.events);
 }
 
 #[test]

@@ -16,7 +16,8 @@ const ACTION: &str = "GrowTree";
 pub(super) fn events(shared: &ControllerContext, object: &SubnamespaceObject, events: &[PlannedEvent]) {
     for PlannedEvent { warning, reason, message } in events {
         tracing::info!(parent = %object.namespace, subnamespace = %object.name, %reason, "{message}");
-        shared.events.publish(reference::<Subnamespaces>(object), *warning, reason.as_str(), ACTION, message);
+        let of = (reference::<Subnamespaces>(object), object.generation);
+        shared.events.publish_of_spec(of, *warning, reason.as_str(), ACTION, message);
     }
 }
 
@@ -24,7 +25,8 @@ pub(super) fn events(shared: &ControllerContext, object: &SubnamespaceObject, ev
 pub(super) fn own_events(shared: &ControllerContext, object: &SubnamespaceObject, events: &[PlannedEvent]) {
     for PlannedEvent { warning, reason, message } in events {
         let about = reference_inside(&object.name, object.status.namespace_uid.as_deref());
-        shared.events.publish(about, *warning, reason.as_str(), ACTION, message);
+        let of = (about, object.generation);
+        shared.events.publish_of_spec(of, *warning, reason.as_str(), ACTION, message);
     }
 }
 
