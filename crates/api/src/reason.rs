@@ -228,7 +228,7 @@ reasons! {
         NoticeUndelivered: [NextStep, Blocked],
             "Read what the message says of each channel; correct it, or let the namespace name an owner who can be reached.";
         /// The namespace is being deleted.
-        NamespaceTerminating: [NextStep, Ready], "If it takes long, `coppice doctor` says why.";
+        NamespaceTerminating: [NextStep, Ready, Event], "If it takes long, `coppice doctor` says why.";
     }
     "What is impossible here" {
         /// The namespace is protected and a policy would delete or scale it down; or it belongs to Kubernetes or Coppice, and would be
@@ -260,14 +260,14 @@ reasons! {
     }
     "Trees of namespaces" {
         /// The namespace that the Subnamespace is in belongs to no tree.
-        NotInTree: [Ready], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
+        NotInTree: [Ready, Event], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
         /// The NamespaceTree names a namespace that does not exist.
         RootMissing: [Ready], "Create the namespace that `spec.root` names.";
         /// The root of the tree is being deleted, or is gone, while other namespaces are below it. They stay with the quota that they
         /// have: there is no namespace above to which they could move.
         RootDeleted: [Ready, Event], "Delete the namespaces that the message names, or keep them without a tree: it has the commands.";
         /// The namespace that the NamespaceTree names belongs to another tree already.
-        RootTaken: [Ready], "Delete this NamespaceTree, and create one for another namespace.";
+        RootTaken: [Ready, Event], "Delete this NamespaceTree, and create one for another namespace.";
         /// The tree does not permit namespaces of this name.
         NameNotAllowed: [Ready, Event], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
         /// The tree does not permit a label or annotation that the Subnamespace asks for.

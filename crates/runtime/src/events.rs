@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coppice_api::Reason;
 use coppice_api::names::FIELD_MANAGER;
+use coppice_api::reason::ReasonPlace;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -115,6 +117,10 @@ impl Events {
         note: &str,
     ) {
         let (about, generation) = of;
+        debug_assert!(
+            Reason::parse(reason).is_none_or(|known| known.places().contains(&ReasonPlace::Event)),
+            "{reason} is the reason of an Event: say so in its places"
+        );
         if self.0.writing.len() >= MAX_PENDING {
             self.0.metrics.event_written(false);
             return;

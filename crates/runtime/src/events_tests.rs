@@ -131,4 +131,11 @@ async fn of_too_many_series_the_oldest_are_forgotten() {
     assert_eq!(correlator.series.len(), MAX_SERIES);
     assert_eq!(correlator.count_up(&key("one-more", false)).unwrap().0, "one-more.0000000000000008");
     assert!(correlator.series.contains_key(&key(&name(2), false).identity()));
+
+#[cfg(debug_assertions)]
+#[tokio::test]
+#[should_panic(expected = "Reconciled is the reason of an Event")]
+async fn a_reason_that_is_not_said_to_be_in_events_is_found_by_every_test_that_publishes_it() {
+    let (events, _) = events();
+    events.publish(about(), false, "Reconciled", "Manage", "all is well");
 }

@@ -244,8 +244,11 @@ impl SubnamespacePlan {
                 return State::pending(Reason::NamespaceTerminating, message);
             }
             if is_created_by(namespace, object) || active(Mutant::NamespaceTakenUp) {
-                if let Err(why) = may_be_adopted(observation, namespace) {
-                    return State::refused(why);
+                match may_be_adopted(observation, namespace) {
+                    Ok(()) => {}
+                    // It comes.
+                    Err((reason @ Reason::QuotaChanging, message)) => return State::pending(reason, message),
+                    Err(why) => return State::refused(why),
                 }
                 self.status.namespace_uid = Some(namespace.uid.clone());
                 let message = format!("namespace {name} was created");

@@ -32,6 +32,14 @@ fn a_refusal_names_a_time_only_until_it_is_tried_again() {
     assert_eq!(why(&plan(&at("2026-01-01T00:08:00Z", &status))).1, said);
 }
 
+#[test]
+fn what_is_to_be_adopted_waits_for_the_quota_of_its_parent() {
+    let marked = Some(Arc::new(namespace("shop-web", &[(LABEL_SUBNAMESPACE, "u-1")])));
+    let waits = plan(&Observation { namespace: marked, parent_quota: None, ..observation() });
+    let state = (waits.status.phase, why(&waits).0, waits.events.len());
+    assert_eq!(state, (Some(SubnamespacePhase::Pending), Reason::QuotaChanging, 0));
+}
+
 /// The API server refused a write of what was asked for before: `Ready` is not what is said of this spec.
 #[test]
 fn what_failed_to_be_written_is_not_ready() {
