@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
+use coppice_api::condition::{self, Condition, READY};
+use coppice_api::reason::ReasonPlace;
 use coppice_clusters_api::cluster_access::MAX_SUPERSEDED;
 use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterState};
 use coppice_runtime::metrics::{Metrics, Registrar};
@@ -39,6 +41,7 @@ pub struct AccessMetrics {
     issue_duration: Family<ByCause, Histogram, fn() -> Histogram>,
     revoked: Counter,
     failures: Family<ByReason, Counter>,
+    blocked: Family<ByReason, Counter>,
     skipped: Counter,
     left_in_targets: Counter,
     sweeps_stopped: Gauge,
@@ -130,6 +133,12 @@ impl Counts {
     }
 }
 
+/// Why something is not done: what failed last, or else what `Ready` says.
+pub(crate) fn blocked_by<'a>(error: Option<&'a str>, conditions: &'a [Condition]) -> Option<&'a str> {
+    let ready = || condition::find(conditions, READY).map(|ready| ready.reason.as_str());
+    error.or_else(ready)
+}
+
 /// Whether more than half of the time between the replacement of its credential and the end of that is over.
 fn is_overdue(status: &ClusterAccessStatus, now: Timestamp) -> bool {
     let dates = status.next_rotation.zip(status.not_after);
@@ -162,6 +171,7 @@ impl AccessMetrics {
             issue_duration: Family::new_with_constructor(issue_time),
             revoked: Counter::default(),
             failures: Family::default(),
+            blocked: Family::default(),
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
             sweeps_stopped: Gauge::default(),
@@ -177,6 +187,9 @@ impl AccessMetrics {
             for cause in Cause::ALL {
                 let _ = this.issued.get_or_create(&ByCause { cause: cause.as_str() });
                 let _ = this.issue_duration.get_or_create(&ByCause { cause: cause.as_str() });
+            }
+            for reason in Reason::seen_at(ReasonPlace::AccessBlocked) {
+                let _ = this.blocked.get_or_create(&ByReason { reason: reason.as_str() });
             }
         }
         this
@@ -213,6 +226,11 @@ impl AccessMetrics {
             "access_failures",
             "Attempts for a ClusterAccess that failed, by reason: each is tried again after 1 to 30 minutes",
             self.failures.clone(),
+        );
+        to.register(
+            "access_blocked",
+            "ClusterAccesses, ClusterProviders and ManagedClusters that began to fail, to be refused or to wait for something, by reason",
+            self.blocked.clone(),
         );
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
         to.register(
@@ -299,6 +317,13 @@ impl AccessMetrics {
         self.failures.get_or_create(&ByReason { reason }).inc();
     }
 
+    /// A status was written: counts what is not done, once this reason for it begins. Which reasons these are is in their table.
+    pub(crate) fn newly_blocked(&self, before: Option<&str>, after: Option<&str>) {
+        if let Some(reason) = Reason::begins_at(ReasonPlace::AccessBlocked, before, after) {
+            self.blocked.get_or_create(&ByReason { reason: reason.as_str() }).inc();
+        }
+    }
+
     /// An access is gone, and nothing was revoked.
     pub(crate) fn skipped(&self) {
         self.skipped.inc();
@@ -378,6 +403,36 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn whatever_is_not_done_is_counted_once_when_that_begins() {
+        let registry = Metrics::new("test");
+        let metrics = AccessMetrics::new(&registry);
+        let count = |reason: &str| {
+            let line = format!("coppice_access_blocked_total{{reason=\"{reason}\"}} ");
+            registry.encode().lines().find_map(|l| l.strip_prefix(&line).map(str::to_owned))
+        };
+        assert_eq!(count("NotAllowed").as_deref(), Some("0"), "a rate sees the first one");
+        let valid = Some("CredentialValid");
+        for (before, after) in [
+            (None, Some("NotAllowed")),
+            (Some("NotAllowed"), Some("NotAllowed")),
+            (Some("NotAllowed"), valid),
+            (valid, Some("ClusterKindMissing")),
+        ] {
+            metrics.newly_blocked(before, after);
+        }
+        assert_eq!(count("NotAllowed").as_deref(), Some("1"));
+        assert_eq!(count("ClusterKindMissing").as_deref(), Some("1"));
+        assert_eq!(count("CredentialValid"), None);
+        // What fails beside a credential that is valid is not hidden by it.
+        let status = serde_json::json!([{
+            "type": "Ready", "status": "True", "reason": "CredentialValid", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"
+        }]);
+        let conditions: Vec<Condition> = serde_json::from_value(status).unwrap();
+        assert_eq!(blocked_by(Some("TargetUnreachable"), &conditions), Some("TargetUnreachable"));
+        assert_eq!(blocked_by(None, &conditions), valid);
     }
 
     #[test]

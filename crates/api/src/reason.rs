@@ -233,22 +233,22 @@ reasons! {
     "What is impossible here" {
         /// The namespace is protected and a policy would delete or scale it down; or it belongs to Kubernetes or Coppice, and would be
         /// the root of a tree.
-        NamespaceProtected: [NextStep, Accepted, Ready, Event], "Remove the policy, or ask the platform; create the NamespaceTree for another namespace.";
+        NamespaceProtected: [NextStep, Accepted, Ready, Event, Blocked], "Remove the policy, or ask the platform; create the NamespaceTree for another namespace.";
         /// The action is not among `spec.tenants.actions` of CoppiceConfig, or `spec.limits.tenantActions` of the cluster manager
         /// that governs the namespace.
-        ActionNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform.";
+        ActionNotAllowed: [NextStep, Accepted, Ready, Event, Blocked], "Ask the platform.";
         /// `spec.tenants.webhookHosts` of CoppiceConfig, or `spec.limits.webhookHosts` of the cluster manager that governs the
         /// namespace, does not permit the webhook's host.
-        HostNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform; the message names the entry that would permit it.";
+        HostNotAllowed: [NextStep, Accepted, Ready, Event, Blocked], "Ask the platform; the message names the entry that would permit it.";
         /// `spec.tenants.namespaceSelector` of CoppiceConfig does not select this namespace.
-        NamespaceNotSelected: [NextStep, Accepted, Ready, Event], "Ask the platform.";
+        NamespaceNotSelected: [NextStep, Accepted, Ready, Event, Blocked], "Ask the platform.";
         /// The spec cannot be understood: it was written past the API server's checks, or for another version. Or the URL of
         /// a webhook leads nowhere: it has credentials, a fragment or the port 0.
-        InvalidSpec: [NextStep, Accepted, Ready, Event, Access], "Correct what the message names.";
+        InvalidSpec: [NextStep, Accepted, Ready, Event, Blocked, AccessBlocked, Access], "Correct what the message names.";
         /// The installation does not scale this kind.
-        KindNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform (`scaleKinds` of the chart).";
+        KindNotAllowed: [NextStep, Accepted, Ready, Event, Blocked], "Ask the platform (`scaleKinds` of the chart).";
         /// The namespace has twenty older managers; no more are followed.
-        TooManyManagers: [NextStep, Accepted, Ready, Event], "Delete one, or write the policies into one of them.";
+        TooManyManagers: [NextStep, Accepted, Ready, Event, Blocked], "Delete one, or write the policies into one of them.";
         /// A scale-down selects more than status can remember: 4,096 workloads, 1 MiB. Nothing is scaled down, and the
         /// manager shows `Retrying`.
         TooManyWorkloads: [Event, Blocked], "Select fewer.";
@@ -260,33 +260,33 @@ reasons! {
     }
     "Trees of namespaces" {
         /// The namespace that the Subnamespace is in belongs to no tree.
-        NotInTree: [Ready, Event], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
+        NotInTree: [Ready, Event, Blocked], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
         /// The NamespaceTree names a namespace that does not exist.
-        RootMissing: [Ready], "Create the namespace that `spec.root` names.";
+        RootMissing: [Ready, Blocked], "Create the namespace that `spec.root` names.";
         /// The root of the tree is being deleted, or is gone, while other namespaces are below it. They stay with the quota that they
         /// have: there is no namespace above to which they could move.
-        RootDeleted: [Ready, Event], "Delete the namespaces that the message names, or keep them without a tree: it has the commands.";
+        RootDeleted: [Ready, Event, Blocked], "Delete the namespaces that the message names, or keep them without a tree: it has the commands.";
         /// The namespace that the NamespaceTree names belongs to another tree already.
-        RootTaken: [Ready, Event], "Delete this NamespaceTree, and create one for another namespace.";
+        RootTaken: [Ready, Event, Blocked], "Delete this NamespaceTree, and create one for another namespace.";
         /// The tree does not permit namespaces of this name.
-        NameNotAllowed: [Ready, Event], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
+        NameNotAllowed: [Ready, Event, Blocked], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
         /// The tree does not permit a label or annotation that the Subnamespace asks for.
-        MetadataNotAllowed: [Ready, Event], "Take what the message names from `spec.metadata` of the Subnamespace, or have the platform add it to `spec.metadata.allowed` of the NamespaceTree.";
+        MetadataNotAllowed: [Ready, Event, Blocked], "Take what the message names from `spec.metadata` of the Subnamespace, or have the platform add it to `spec.metadata.allowed` of the NamespaceTree.";
         /// There is a namespace of this name that the Subnamespace did not create. Existing namespaces are never taken into a tree by
         /// their name.
-        NameTaken: [Ready, Event], "Create a Subnamespace with another name, or have a cluster administrator adopt the namespace (`coppice tree adopt`).";
+        NameTaken: [Ready, Event, Blocked], "Create a Subnamespace with another name, or have a cluster administrator adopt the namespace (`coppice tree adopt`).";
         /// The namespace would be further below the root than `spec.maxDepth` of the NamespaceTree permits.
-        TooDeep: [Ready, Event], "Create the Subnamespace in a namespace further up, or ask the platform.";
+        TooDeep: [Ready, Event, Blocked], "Create the Subnamespace in a namespace further up, or ask the platform.";
         /// The tree has as many namespaces as `spec.maxNamespaces` of the NamespaceTree permits.
-        TooManyNamespaces: [Ready, Event], "Delete a Subnamespace that nobody needs, or ask the platform.";
+        TooManyNamespaces: [Ready, Event, Blocked], "Delete a Subnamespace that nobody needs, or ask the platform.";
         /// The NamespaceTree was deleted with `deletionPolicy: Detach`: its namespaces are being taken out of it, from the bottom up, and
         /// stay.
         Detaching: [Ready], "Wait. The message says what comes first.";
         /// There is a ResourceQuota named `coppice` in the namespace that belongs to no tree: Coppice did not write it, or left it there when
         /// a tree was taken apart.
-        QuotaTaken: [Ready, Event], "Delete that ResourceQuota, or first create another one like it if it is to hold besides.";
+        QuotaTaken: [Ready, Event, Blocked], "Delete that ResourceQuota, or first create another one like it if it is to hold besides.";
         /// The quota that is asked for cannot be given. The message has the numbers, and says what to ask for instead.
-        QuotaRefused: [Ready, Event], "Do what the message says.";
+        QuotaRefused: [Ready, Event, Blocked], "Do what the message says.";
         /// The quota is being changed, which takes until what becomes smaller is in force.
         QuotaChanging: [Ready], nothing;
         /// The namespace has the quota that was asked for.
@@ -298,7 +298,7 @@ reasons! {
         /// No more is used in the namespace than its quota, after there was.
         OverdraftEnded: [Event, Quota], nothing;
         /// The QuotaTransfer needs `spec.approvedBy`.
-        PendingApproval: [Ready, Event], "Have it approved with `coppice transfer approve`, as the message says.";
+        PendingApproval: [Ready, Event, Blocked], "Have it approved with `coppice transfer approve`, as the message says.";
         /// The quota is on its way to the namespace that `spec.to` of the QuotaTransfer names, or back.
         QuotaMoving: [Ready], nothing;
         /// The namespace that `spec.to` of the QuotaTransfer names has the quota.
@@ -306,15 +306,15 @@ reasons! {
         /// A QuotaTransfer of the same name, which is gone, has moved the same amount to the same namespace: nothing is transferred again.
         AlreadyApplied: [Ready, Event], "Nothing; or create one with another name, if as much is to be transferred once more.";
         /// Nothing was taken for the QuotaTransfer. The message says why, and what to ask for instead.
-        TransferRefused: [Ready, Event], "Do what the message says, and create another QuotaTransfer.";
+        TransferRefused: [Ready, Event, Blocked], "Do what the message says, and create another QuotaTransfer.";
         /// The quota could not arrive, and returned.
-        TransferReversed: [Ready, Event], "Do what the message says, and create another QuotaTransfer.";
+        TransferReversed: [Ready, Event, Blocked], "Do what the message says, and create another QuotaTransfer.";
         /// The namespace is being created.
         CreatingNamespace: [Ready], nothing;
         /// The namespace was created.
         NamespaceCreated: [Event], nothing;
         /// Other namespaces of the tree are below the namespace, so it is not deleted.
-        HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first, or all of them with it: coppice tree delete.";
+        HasChildren: [NextStep, Accepted, Ready, Event, Blocked], "Delete the Subnamespaces in the namespace first, or all of them with it: coppice tree delete.";
         /// The namespace is deleted with all below it, as `spec.cascadeUntil` consents to: those first, from the bottom up.
         CascadingDeletion: [Ready, Event], "Wait. The message says which is next, and what it waits for.";
         /// A namespace above is being deleted with all below it, as `spec.cascadeUntil` of its Subnamespace consents to. This one is there
@@ -325,11 +325,11 @@ reasons! {
         MovedToAncestor: [Ready, Event], "Nothing; unless the message says what to delete.";
         /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
         /// it is; everything else is copied.
-        CopyNameTaken: [Event, Propagated], "Delete the object, or rename it or its source.";
+        CopyNameTaken: [Event, Blocked, Propagated], "Delete the object, or rename it or its source.";
         /// The API server refuses a copy; or its source is too large to be copied, or has an annotation `coppice.dev/propagate-to` that is
         /// no label selector. Everything else is copied. A RoleBinding to a ClusterRole other than `admin`, `edit` and `view` needs the
         /// verb `bind` on that ClusterRole.
-        CopyRefused: [Event, Propagated], "Do what the message says.";
+        CopyRefused: [Event, Blocked, Propagated], "Do what the message says.";
         /// The namespace is deleted because its Subnamespace was.
         SubnamespaceDeleted: [Cause], nothing;
     }
@@ -340,9 +340,9 @@ reasons! {
         NotIssued: [Access], nothing;
         /// The ManagedCluster that `spec.cluster.managedCluster` names does not exist yet, or was never ready. The first credential is issued
         /// once it is.
-        ClusterNotReady: [Access], "Wait, or look at the condition `Ready` of the ManagedCluster.";
+        ClusterNotReady: [AccessBlocked, Access], "Wait, or look at the condition `Ready` of the ManagedCluster.";
         /// The credential in the Secret has expired, and no other could be issued.
-        CredentialExpired: [Access], "Read `status.lastError`.";
+        CredentialExpired: [AccessBlocked, Access], "Read `status.lastError`.";
         /// A credential was issued, tried out, and written into the Secret.
         CredentialIssued: [Event], nothing;
         /// Another credential was issued, tried out, and written into the Secret; the one before is revoked next.
@@ -359,61 +359,61 @@ reasons! {
         CertificatesRemain: [Event],
             "If they may be in the wrong hands, rotate the certificate authorities of the Shoot, as Gardener's documentation shows.";
         /// The Secret that `spec.output` names was not made for the ClusterAccess. It is left as it is.
-        SecretNotOurs: [Event, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
+        SecretNotOurs: [Event, AccessBlocked, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
         /// The Secret that `spec.output` names is ours, and is immutable or has another type than Opaque: nothing can be written into it.
-        SecretUnusable: [Event, Access], "Delete that Secret: it is made again.";
+        SecretUnusable: [Event, AccessBlocked, Access], "Delete that Secret: it is made again.";
         /// The Secret was deleted or edited again and again. It is written again after a pause of 1 to 30 minutes, since each time takes
         /// another credential.
-        RestoredTooOften: [Event, Access],
+        RestoredTooOften: [Event, AccessBlocked, Access],
             "Find out who changes the Secret that `spec.output` names: `metadata.managedFields` has their field manager.";
         /// 16 credentials that may be valid wait to be revoked. None of them is forgotten, and no other is issued until one is revoked or has
         /// expired.
-        TooManySuperseded: [Event, Access],
+        TooManySuperseded: [Event, AccessBlocked, Access],
             "Do what the message says, so that credentials can be revoked: mostly the user of the kubeconfig may not delete Secrets in the \
              namespace `coppice-access` of the target.";
         /// The Secret or the key that `spec.cluster` of a ClusterAccess or `spec.credential` of a ClusterProvider names does not exist.
-        KubeconfigMissing: [Event, Access], "Create the Secret.";
+        KubeconfigMissing: [Event, AccessBlocked, Access], "Create the Secret.";
         /// The kubeconfig of `spec.cluster` or of a ClusterProvider cannot be used: it is invalid, or it would run a program, read a file, or send a credential
         /// unprotected.
-        KubeconfigRefused: [Event, Access], "Do what the message says.";
+        KubeconfigRefused: [Event, AccessBlocked, Access], "Do what the message says.";
         /// The kubeconfig of `spec.cluster` leads to another cluster than the one that credentials were issued in. Nothing is issued,
         /// changed or revoked there, and nothing counts as revoked. The Secret holds what it held before. Or the ClusterProvider of a ManagedCluster
         /// leads to another project or garden than the one that its Shoot was made in: nothing is changed or deleted.
-        TargetChanged: [Event, Access],
+        TargetChanged: [Event, AccessBlocked, Access],
             "Write a kubeconfig of the cluster before into that Secret again. For the other cluster, create another ClusterAccess. If the one \
              before is gone for good, delete the ClusterAccess: the Event `RevocationSkipped` comes after `spec.forgetAfter`. Of a ManagedCluster, \
              write the project before into the ClusterProvider.";
         /// The `Cluster` of Cluster API or the ManagedCluster that `spec.cluster` names is being deleted, or is gone. No credential is issued
         /// for it any more; the Secret holds the one that it held before, which is valid until it expires.
-        ClusterDeleted: [Event, Access], "Delete the ClusterAccess.";
+        ClusterDeleted: [Event, AccessBlocked, Access], "Delete the ClusterAccess.";
         /// The ClusterProvider that `spec.cluster.provider` or `spec.cluster.gardener.provider` names does not exist, or cannot be understood;
         /// or that of the ManagedCluster which `spec.cluster.managedCluster` names.
-        ProviderMissing: [Event, Access], "Write the name of another one into a new ClusterAccess; or the platform creates it.";
+        ProviderMissing: [Event, AccessBlocked, Access], "Write the name of another one into a new ClusterAccess; or the platform creates it.";
         /// The ClusterProvider does not allow what the ClusterAccess asks for. Nothing is issued, and no rights are written into the target;
         /// what was issued before is valid until it expires.
-        NotAllowed: [Event, Access], "Write what the message says; or the platform allows more in `spec.allow` of the ClusterProvider.";
+        NotAllowed: [Event, AccessBlocked, Access], "Write what the message says; or the platform allows more in `spec.allow` of the ClusterProvider.";
         /// The kubeconfig of a ClusterProvider is there and can be used.
         KubeconfigUsable: [Event, Access], nothing;
         /// The target's API server does not answer, or the garden by which a Shoot is reached.
-        TargetUnreachable: [Event, Access], "Look at the target and the way there.";
+        TargetUnreachable: [Event, AccessBlocked, Access], "Look at the target and the way there.";
         /// The target's API server, or the garden by which a Shoot is reached, has too many requests (429). Nothing is asked of it before the time that
         /// the message says; what waits for the same ClusterProvider goes on then, the most urgent first.
-        TargetThrottled: [Event, Access],
+        TargetThrottled: [Event, AccessBlocked, Access],
             "Wait. If it comes again and again, look which requests the target has so many of, or lower `spec.callsPerMinute` of the ClusterProvider.";
         /// The target's API server refuses a request, or the garden by which a Shoot is reached.
-        TargetRefused: [Event, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
+        TargetRefused: [Event, AccessBlocked, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
         /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short. It is not
         /// written into the Secret.
-        VerificationFailed: [Event, Access], "Compare `spec.rights` with what the target grants to the identity in status, or do what the message says.";
+        VerificationFailed: [Event, AccessBlocked, Access], "Compare `spec.rights` with what the target grants to the identity in status, or do what the message says.";
         /// The Secret could not be written.
-        WriteFailed: [Event, Access], "Do what the message says.";
+        WriteFailed: [Event, AccessBlocked, Access], "Do what the message says.";
     }
     "Managed clusters" {
         /// Everything that is to be made is decided, and is about to be made.
         ClusterPlanned: [Access], nothing;
         /// The calls a minute of the ClusterProvider are used up: the garden is asked at the time that the message has, or later if others are
         /// more urgent.
-        ProviderCallsSpent: [Access], "Wait, or raise `spec.callsPerMinute` of the ClusterProvider.";
+        ProviderCallsSpent: [AccessBlocked, Access], "Wait, or raise `spec.callsPerMinute` of the ClusterProvider.";
         /// The cluster is being made.
         ClusterCreating: [Access], nothing;
         /// The cluster is being changed.
@@ -423,21 +423,21 @@ reasons! {
         /// The ManagedCluster is being deleted, and its cluster first.
         ClusterDeleting: [Access], nothing;
         /// There is a `Cluster` or `Shoot` of that name which was not made for the ManagedCluster, or has lost its label. It is left as it is.
-        ClusterNotOurs: [Event, Access], "Write a ManagedCluster of another name, or hand that object over by its label.";
+        ClusterNotOurs: [Event, AccessBlocked, Access], "Write a ManagedCluster of another name, or hand that object over by its label.";
         /// The `Cluster` or `Shoot` that was made is gone, or is being deleted by somebody else. No other one is made in its place, which would
         /// be empty.
-        ClusterGone: [Event, Access], "Delete the ManagedCluster, and write another one for an empty cluster.";
+        ClusterGone: [Event, AccessBlocked, Access], "Delete the ManagedCluster, and write another one for an empty cluster.";
         /// The API server does not know the kind that is to be made.
-        ClusterKindMissing: [Event, Access], "Do what the message says: mostly Cluster API is to be installed.";
+        ClusterKindMissing: [Event, AccessBlocked, Access], "Do what the message says: mostly Cluster API is to be installed.";
         /// The API server refused to create, change or delete the `Cluster` or `Shoot`, or did not answer whether it did.
-        ClusterRefused: [Event, Access], "Do what the message says, which is the API server's.";
+        ClusterRefused: [Event, AccessBlocked, Access], "Do what the message says, which is the API server's.";
         /// The deletion of a cluster has failed for as long as `spec.deletion.forceAfter` says, and is forced. What was made in the account of the
         /// cloud may be left there.
         DeletionForced: [Event], "Look in the account of the cloud for what is left, and delete it.";
         /// The provider could not make, change or delete the cluster.
-        ClusterFailed: [Event, Access], "Do what the message says, which is the provider's.";
+        ClusterFailed: [Event, AccessBlocked, Access], "Do what the message says, which is the provider's.";
         /// What is under way has lasted for longer than an hour. It is still looked at.
-        ClusterOverdue: [Event, Access], "Look at the conditions of the `Cluster` or `Shoot`.";
+        ClusterOverdue: [Event, AccessBlocked, Access], "Look at the conditions of the `Cluster` or `Shoot`.";
     }
     "The platform's settings" {
         /// The spec, an entry of `webhookHosts` or `protected.names`, or the webhook key cannot be understood.
@@ -512,6 +512,18 @@ impl Reason {
         let mut all = Self::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
         all.find(|reason| reason.as_str() == text).copied()
     }
+
+    /// Those that users see at this place.
+    pub fn seen_at(place: ReasonPlace) -> impl Iterator<Item = Self> {
+        let all = Self::GROUPS.iter().flat_map(|(_, reasons)| *reasons).copied();
+        all.filter(move |reason| reason.places().contains(&place))
+    }
+
+    /// The reason that is said now, if it was not said before and users see it at this place.
+    pub fn begins_at(place: ReasonPlace, before: Option<&str>, now: Option<&str>) -> Option<Self> {
+        let begins = Self::parse(now.filter(|now| before != Some(*now))?)?;
+        begins.places().contains(&place).then_some(begins)
+    }
 }
 
 impl std::fmt::Display for Reason {
@@ -538,6 +550,24 @@ mod tests {
         let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect is that \
                          of `Undecodable`.";
         assert_eq!(Reason::TooLarge.meaning(), two_lines);
+    }
+
+    #[test]
+    fn a_reason_begins_where_it_was_not_said_before_and_is_seen() {
+        let begins = |before, now| Reason::begins_at(ReasonPlace::Blocked, before, now);
+        for before in [None, Some("Reconciled"), Some("Paused"), Some("OfAnotherVersion")] {
+            assert_eq!(begins(before, Some("QuotaRefused")), Some(Reason::QuotaRefused), "{before:?}");
+        }
+        for (before, now) in [
+            (Some("QuotaRefused"), Some("QuotaRefused")),
+            (Some("QuotaRefused"), Some("Reconciled")),
+            (Some("QuotaRefused"), None),
+            (None, Some("OfAnotherVersion")),
+        ] {
+            assert_eq!(begins(before, now), None, "{before:?}, {now:?}");
+        }
+        assert!(Reason::seen_at(ReasonPlace::Blocked).any(|reason| reason == Reason::QuotaRefused));
+        assert!(Reason::seen_at(ReasonPlace::Firings).all(|reason| reason != Reason::QuotaRefused));
     }
 
     #[test]

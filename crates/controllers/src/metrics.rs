@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
+use coppice_api::condition::{self, Condition};
 use coppice_api::reason::ReasonPlace;
 use coppice_api::steps::Action;
 use coppice_runtime::metrics::{DynamicFamily, Metrics, Registrar};
@@ -136,8 +137,7 @@ impl LifecycleMetrics {
                 let _ = self.notice_attempts.get_or_create(&ByChannel { channel, result });
             }
         }
-        let reasons = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
-        for reason in reasons.filter(|reason| reason.places().contains(&ReasonPlace::Blocked)) {
+        for reason in Reason::seen_at(ReasonPlace::Blocked) {
             let _ = self.blocked.get_or_create(&ByReason { reason: reason.as_str() });
         }
     }
@@ -162,7 +162,7 @@ impl LifecycleMetrics {
         );
         let help = "How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included";
         to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
-        to.register("blocked", "Managers, governed namespaces and Subnamespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason", self.blocked.clone());
+        to.register("blocked", "Managers, governed namespaces, NamespaceTrees, Subnamespaces and QuotaTransfers that became blocked or were refused, or whose copies were, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason", self.blocked.clone());
         to.register(
             "webhook_attempts",
             "Attempts to deliver a webhook: `delivered` or `failed`",
@@ -228,15 +228,19 @@ impl LifecycleMetrics {
         self.blocked.get_or_create(&ByReason { reason }).inc();
     }
 
-    /// A status was written, and with it the reason why what comes next is not done yet: counts a step that is held back, once
-    /// it starts to be. Which reasons hold steps back is in their table.
+    /// A status was written, and with it the reason why what comes next is not done: counts what is held back or refused, once
+    /// it starts to be. Which reasons these are is in their table.
     pub fn newly_blocked(&self, before: Option<&str>, after: Option<&str>) {
-        let reason = |text: Option<&str>| Reason::parse(text?);
-        if let Some(now) = reason(after).filter(|now| reason(before) != Some(*now))
-            && now.places().contains(&ReasonPlace::Blocked)
-        {
-            self.blocked(now.as_str());
+        if let Some(reason) = Reason::begins_at(ReasonPlace::Blocked, before, after) {
+            self.blocked(reason.as_str());
         }
+    }
+
+    /// The same where the reason is that of the condition of this type, which was among those `before`.
+    pub fn newly_blocked_by(&self, type_: &str, before: &[Condition], after: &[Condition]) {
+        let before = condition::find(before, type_).map(|found| found.reason.as_str());
+        let after = condition::find(after, type_).map(|found| found.reason.as_str());
+        self.newly_blocked(before, after);
     }
 
     /// An attempt to deliver a webhook has ended.
@@ -318,7 +322,7 @@ mod tests {
             "# HELP coppice_deleted_namespaces Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica.",
             "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `RevertedTooOften`, `WebhookDelivered` or `WebhookGivenUp`.",
             "# HELP coppice_firing_lateness_seconds How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included.",
-            "# HELP coppice_blocked Managers, governed namespaces and Subnamespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
+            "# HELP coppice_blocked Managers, governed namespaces, NamespaceTrees, Subnamespaces and QuotaTransfers that became blocked or were refused, or whose copies were, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
             "# HELP coppice_webhook_attempts Attempts to deliver a webhook: `delivered` or `failed`.",
             "# HELP coppice_governor_reserved_last_hour Steps reserved in the last hour, by the leader, once a minute.",
             "# HELP coppice_governor_limit_per_hour Steps that the budget allows in an hour, by the leader, once a minute; 0 without CoppiceConfig.",
@@ -340,12 +344,12 @@ mod tests {
             "coppice_notice_attempts_total{channel=\"slack\",result=\"failed\"} 0",
             "coppice_blocked_total{reason=\"BudgetSpent\"} 0",
             "coppice_blocked_total{reason=\"UnsupportedStatus\"} 0",
+            "coppice_blocked_total{reason=\"QuotaRefused\"} 0",
             "coppice_events_total{result=\"error\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
-        let known: Vec<Reason> = Reason::GROUPS.iter().flat_map(|(_, reasons)| reasons.to_vec()).collect();
-        let ends = known.into_iter().filter(|reason| reason.places().contains(&ReasonPlace::Firings));
+        let ends = Reason::seen_at(ReasonPlace::Firings);
         let missing: Vec<Reason> = ends.filter(|reason| !ENDS.iter().any(|(_, end)| end == reason)).collect();
         assert_eq!(missing, [], "every reason that is counted as an end of a step");
     }
@@ -359,7 +363,14 @@ mod tests {
             let text = registry.encode();
             text.lines().find_map(|l| l.strip_prefix(&line).map(str::to_owned))
         };
-        for reason in [Reason::Paused, Reason::BreakerOpen, Reason::BudgetSpent, Reason::SettingsMissing] {
+        for reason in [
+            Reason::Paused,
+            Reason::BreakerOpen,
+            Reason::BudgetSpent,
+            Reason::SettingsMissing,
+            Reason::ActionNotAllowed,
+            Reason::QuotaRefused,
+        ] {
             let blocked = reason.as_str();
             metrics.newly_blocked(None, Some(blocked));
             metrics.newly_blocked(Some(active), Some(blocked));

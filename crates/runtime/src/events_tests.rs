@@ -131,6 +131,7 @@ async fn of_too_many_series_the_oldest_are_forgotten() {
     assert_eq!(correlator.series.len(), MAX_SERIES);
     assert_eq!(correlator.count_up(&key("one-more", false)).unwrap().0, "one-more.0000000000000008");
     assert!(correlator.series.contains_key(&key(&name(2), false).identity()));
+}
 
 #[cfg(debug_assertions)]
 #[tokio::test]

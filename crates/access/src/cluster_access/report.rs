@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{AccessKey, ClusterAccessController};
 use crate::kinds::{Access, ClusterAccesses};
+use crate::metrics::blocked_by;
 
 /// What Events say was being done.
 const ACTION: &str = "KeepCredential";
@@ -17,6 +18,7 @@ const ACTION: &str = "KeepCredential";
 /// Reports what a status that was written says and the one before did not.
 pub(super) fn saved(controller: &ClusterAccessController, access: &Access, before: &ClusterAccessStatus) {
     let after = &access.status;
+    controller.metrics.newly_blocked(why(before), why(after));
     if after.credential != before.credential
         && let (Some(credential), Some(not_after)) = (&after.credential, after.not_after)
     {
@@ -53,6 +55,11 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     if error.attempts == 1 || !same {
         publish(controller, access, true, &error.reason, &error.message);
     }
+}
+
+/// Why nothing is issued, or what fails beside a credential that is valid.
+fn why(status: &ClusterAccessStatus) -> Option<&str> {
+    blocked_by(status.last_error.as_ref().map(|error| error.reason.as_str()), &status.conditions)
 }
 
 /// Reports what was taken away since its `ClusterProvider` does not allow it any more.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::ClusterProviderController;
 use crate::kinds::{ClusterProviders, Provider};
+use crate::metrics::blocked_by;
 
 /// What Events say was being done.
 const ACTION: &str = "CheckKubeconfig";
@@ -19,6 +20,7 @@ pub(super) fn saved(
     before: &ClusterProviderStatus,
 ) {
     let Some(ready) = condition::find(&provider.status.conditions, READY) else { return };
+    controller.metrics.newly_blocked(blocked_by(None, &before.conditions), Some(&ready.reason));
     if condition::find(&before.conditions, READY).is_some_and(|before| says_the_same(before, ready)) {
         return;
     }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{ClusterKey, ManagedClusterController};
 use crate::kinds::{ManagedClusterObject, ManagedClusters};
+use crate::metrics::blocked_by;
 
 /// What Events say was being done.
 const ACTION: &str = "ManageCluster";
@@ -24,6 +25,7 @@ pub(super) fn saved(
     before: &ManagedClusterStatus,
 ) {
     let after = &managed.status;
+    controller.metrics.newly_blocked(why(before), why(after));
     if after.forced.is_some() && before.forced.is_none() {
         publish(controller, managed, true, Reason::DeletionForced.as_str(), FORCED);
     }
@@ -40,6 +42,11 @@ pub(super) fn saved(
     if !same {
         publish(controller, managed, true, &error.reason, &error.message);
     }
+}
+
+/// Why its cluster is not as its spec says.
+fn why(status: &ManagedClusterStatus) -> Option<&str> {
+    blocked_by(status.last_error.as_ref().map(|error| error.reason.as_str()), &status.conditions)
 }
 
 /// Reports that it is gone, and whether its cluster is.

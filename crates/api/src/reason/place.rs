@@ -19,8 +19,10 @@ pub enum ReasonPlace {
     Result,
     /// Events.
     Event,
-    /// The metric of what is held back.
+    /// The metric of what is held back, and of what is refused.
     Blocked,
+    /// The same of access to other clusters.
+    AccessBlocked,
     /// The metric of what was done.
     Firings,
     /// The metric of objects that cannot be read.
@@ -61,7 +63,7 @@ pub enum ReasonPlace {
 
 impl ReasonPlace {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -71,6 +73,7 @@ impl ReasonPlace {
         Self::Result,
         Self::Event,
         Self::Blocked,
+        Self::AccessBlocked,
         Self::Firings,
         Self::Unreadable,
         Self::Governor,
@@ -103,6 +106,7 @@ impl ReasonPlace {
             Self::Result => "result",
             Self::Event => "Event",
             Self::Blocked => "blocked",
+            Self::AccessBlocked => "access blocked",
             Self::Firings => "firings",
             Self::Unreadable => "unreadable",
             Self::Governor => "governor",
@@ -146,6 +150,7 @@ impl ReasonPlace {
                  QuotaTransfer, the ClusterAccess, the ManagedCluster, the Namespace or CoppiceConfig; also in the operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
+            Self::AccessBlocked => "the metric `coppice_access_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
             Self::Unreadable => "the metric `coppice_watch_objects_unreadable`, label `reason`",
             Self::Governor => "`status.governor.blocked.reason` of CoppiceConfig",

@@ -39,8 +39,9 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> 
     let durable = status.root_uid == tree.status.root_uid;
     if !durable || step == Step::Nothing && status != *tree.status {
         let written = write::status::<NamespaceTrees>(clients, permit, tree, &status).await;
-        if written.is_ok() {
+        if let Ok(written) = &written {
             report::events(&context.shared, tree, &events);
+            report::blocked(&context.shared, &tree.status, &written.status);
         }
         return outcome(written.map(drop));
     }

@@ -299,3 +299,17 @@ async fn what_somebody_has_written_under_a_second_name_is_put_right_by_one_write
         assert_eq!(now, if is_repaired { json!({"cpu": "10"}) } else { hard });
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_a_root_is_missing_is_counted_once() {
+    let server = tree(&json!({}), &json!({}), &json!({}));
+    server.remove::<Namespaces>("", "shop");
+    let (context, controller, _followers) =
+        apply_support::filled(&server, NamespaceTreeController::new).await;
+    let counted = "coppice_blocked_total{reason=\"RootMissing\"} 1";
+    for _ in 0..2 {
+        Arc::clone(&controller).reconcile("shop".into()).await;
+        let text = context.shared.metrics.encode();
+        assert!(text.lines().any(|line| line == counted), "{text}");
+    }
+}

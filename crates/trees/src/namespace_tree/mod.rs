@@ -117,7 +117,7 @@ impl Controller for NamespaceTreeController {
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         let Some(observation) = observe::cached(context, &name) else { return ReconcileResult::Done };
         if let Some(error) = &observation.tree.status_error {
-            report::status_not_understood(&name, error);
+            report::status_not_understood(&context.shared, &name, error);
             return ReconcileResult::Done;
         }
         let plan = plan::plan(&observation);

@@ -19,6 +19,11 @@ pub(super) fn events(shared: &ControllerContext, tree: &Tree, events: &[PlannedE
     }
 }
 
+/// Counts what is refused, or waits for somebody, once its status says so.
+pub(super) fn blocked(shared: &ControllerContext, before: &NamespaceTreeStatus, after: &NamespaceTreeStatus) {
+    shared.lifecycle_metrics.newly_blocked_by(READY, &before.conditions, &after.conditions);
+}
+
 /// The status that says what the API server has refused.
 pub(super) fn refused(tree: &Tree, error: &str, now: Timestamp) -> NamespaceTreeStatus {
     let mut status = (*tree.status).clone();
@@ -29,7 +34,8 @@ pub(super) fn refused(tree: &Tree, error: &str, now: Timestamp) -> NamespaceTree
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(name: &str, error: &DecodeError) {
+pub(super) fn status_not_understood(shared: &ControllerContext, name: &str, error: &DecodeError) {
+    shared.lifecycle_metrics.blocked(Reason::UnsupportedStatus.as_str());
     tracing::error!(tree = name, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

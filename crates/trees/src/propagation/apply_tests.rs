@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use coppice_kinds::{Configs, NamespaceTrees, Subnamespaces, TreeQuotas};
 use coppice_runtime::controller::Controller as _;
 use coppice_runtime::queue::ReconcileResult;
@@ -83,6 +85,20 @@ async fn a_copy_is_created_and_what_follows_depends_on_the_answer() {
         assert_eq!(metadata["name"], "admins");
         assert_eq!(metadata["labels"]["coppice.dev/propagated-from"], "shop");
         assert_eq!(metadata["annotations"]["coppice.dev/propagated-uid"], "u-admins");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_copy_is_refused_is_counted_once() {
+    let server = tree();
+    let (context, controller, _followers) = apply_support::filled(&server, PropagationController::new).await;
+    let counted = "coppice_blocked_total{reason=\"CopyRefused\"} 1";
+    for _ in 0..2 {
+        // There is no such role.
+        server.answer_writes([WriteAnswer::Gone]);
+        Arc::clone(&controller).reconcile("web".into()).await;
+        let text = context.shared.metrics.encode();
+        assert!(text.lines().any(|line| line == counted), "{text}");
     }
 }
 

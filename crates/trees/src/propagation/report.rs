@@ -38,6 +38,8 @@ pub(super) async fn condition(
     let now = context.shared.now();
     condition::set(&mut status.conditions, PROPAGATED, state, generation, now);
     write::status::<Subnamespaces>(clients, permit, &newest, &status).await?;
+    let metrics = &context.shared.lifecycle_metrics;
+    metrics.newly_blocked_by(PROPAGATED, &newest.status.conditions, &status.conditions);
     if bad {
         tracing::warn!(parent = %newest.namespace, subnamespace = %newest.name, reason, "{message}");
         let about = reference::<Subnamespaces>(&newest);

@@ -50,8 +50,9 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
     let TransferPlan { status, step, next_check, events, .. } = plan;
     if status != *object.status {
         let written = write::status::<QuotaTransfers>(&context.shared.clients, permit, object, &status).await;
-        if written.is_ok() {
+        if let Ok(written) = &written {
             report::events(&context.shared, object, &events);
+            report::blocked(&context.shared, &object.status, &written.status);
         }
         return outcome(written.map(drop));
     }

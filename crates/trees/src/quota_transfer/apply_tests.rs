@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use coppice_kinds::{Configs, NamespaceTrees, Namespaces, Subnamespaces};
+use coppice_runtime::controller::Controller as _;
 use coppice_scripted::{Sent, Server, WriteAnswer};
 use http::Method;
 use serde_json::{Value, json};
@@ -214,4 +217,19 @@ async fn what_is_held_for_a_transfer_that_is_gone_becomes_the_namespaces_own_quo
     put_transfer(&server, &["coppice.dev/cleanup"], &begun());
     let (_, sent) = reconciled(&server, &[]).await;
     first(&sent, &Method::PUT, STATUS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_transfer_is_refused_is_counted_once() {
+    let server = tree();
+    // Nothing says that `web` is in the tree.
+    put_transfer(&server, &["coppice.dev/cleanup", "example.com/other"], &json!({}));
+    let (context, controller, _followers) =
+        apply_support::filled(&server, QuotaTransferController::new).await;
+    let counted = "coppice_blocked_total{reason=\"TransferRefused\"} 1";
+    for _ in 0..2 {
+        Arc::clone(&controller).reconcile(QuotaTransferKey::new("web", "more")).await;
+        let text = context.shared.metrics.encode();
+        assert!(text.lines().any(|line| line == counted), "{text}");
+    }
 }

@@ -152,7 +152,7 @@ impl Controller for QuotaTransferController {
         let Some(observation) = observe::cached(context, &key) else { return ReconcileResult::Done };
         if let Some(error) = &observation.object.status_error {
             // Status says what was taken: without it nothing can be decided, and it must not be overwritten.
-            report::status_not_understood(&key, error);
+            report::status_not_understood(&context.shared, &key, error);
             return ReconcileResult::Done;
         }
         let plan = plan::plan(&observation);

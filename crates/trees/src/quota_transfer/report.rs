@@ -26,6 +26,11 @@ pub(super) fn events(shared: &ControllerContext, object: &QuotaTransferObject, e
     }
 }
 
+/// Counts what is refused, or waits for somebody, once its status says so.
+pub(super) fn blocked(shared: &ControllerContext, before: &QuotaTransferStatus, after: &QuotaTransferStatus) {
+    shared.lifecycle_metrics.newly_blocked_by(READY, &before.conditions, &after.conditions);
+}
+
 /// The status that says what the API server has refused.
 pub(super) fn refused(object: &QuotaTransferObject, error: &str, now: Timestamp) -> QuotaTransferStatus {
     let mut status = (*object.status).clone();
@@ -45,7 +50,8 @@ pub(super) fn left_over(id: &str, namespace: &str) {
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(key: &QuotaTransferKey, error: &DecodeError) {
+pub(super) fn status_not_understood(shared: &ControllerContext, key: &QuotaTransferKey, error: &DecodeError) {
+    shared.lifecycle_metrics.blocked(Reason::UnsupportedStatus.as_str());
     tracing::error!(transfer = %key, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 

@@ -532,3 +532,19 @@ async fn what_is_being_created_counts_for_the_size_of_its_tree() {
     controller.reconcile(SubnamespaceKey::new("shop", "shop-b")).await;
     assert_eq!(sizes(), [1, 1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_a_subnamespace_is_refused_is_counted_once() {
+    let server = Server::new();
+    server.put::<Configs>(json!({"metadata": {"name": "coppice"}, "spec": {}}));
+    server.put::<Namespaces>(json!({"metadata": {"name": "shop", "uid": "shop"}}));
+    let metadata = json!({"name": "shop-a", "namespace": "shop", "finalizers": ["coppice.dev/cleanup"]});
+    server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}}));
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    let counted = "coppice_blocked_total{reason=\"NotInTree\"} 1";
+    for _ in 0..2 {
+        Arc::clone(&controller).reconcile(SubnamespaceKey::new("shop", "shop-a")).await;
+        let text = context.shared.metrics.encode();
+        assert!(text.lines().any(|line| line == counted), "{text}");
+    }
+}

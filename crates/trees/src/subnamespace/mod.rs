@@ -406,7 +406,7 @@ impl Controller for SubnamespaceController {
         };
         if let Some(error) = &observation.object.status_error {
             // Status says what was given: without it nothing can be decided, and it must not be overwritten.
-            report::status_not_understood(&key, error);
+            report::status_not_understood(&context.shared, &key, error);
             return ReconcileResult::Done;
         }
         if let Some(until) = context.unseen.until(&observation.object) {

@@ -30,12 +30,9 @@ pub(super) fn own_events(shared: &ControllerContext, object: &SubnamespaceObject
     }
 }
 
-/// Counts a step that is held back, once its status says so.
+/// Counts what is held back or refused, once its status says so.
 pub(super) fn blocked(shared: &ControllerContext, before: &SubnamespaceStatus, after: &SubnamespaceStatus) {
-    let reason = |status: &SubnamespaceStatus| {
-        condition::find(&status.conditions, READY).map(|ready| ready.reason.clone())
-    };
-    shared.lifecycle_metrics.newly_blocked(reason(before).as_deref(), reason(after).as_deref());
+    shared.lifecycle_metrics.newly_blocked_by(READY, &before.conditions, &after.conditions);
 }
 
 /// The status that says what the API server has refused.
@@ -49,7 +46,8 @@ pub(super) fn refused(object: &SubnamespaceObject, error: &str, now: Timestamp) 
 }
 
 /// Reports an object that is left alone because its status was written by another version.
-pub(super) fn status_not_understood(key: &SubnamespaceKey, error: &DecodeError) {
+pub(super) fn status_not_understood(shared: &ControllerContext, key: &SubnamespaceKey, error: &DecodeError) {
+    shared.lifecycle_metrics.blocked(Reason::UnsupportedStatus.as_str());
     tracing::error!(subnamespace = %key, "{error}; nothing is done: run the version of Coppice that wrote it");
 }
 
