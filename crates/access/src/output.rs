@@ -168,7 +168,7 @@ impl Write<'_> {
             .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
-            .map_err(|error| WriteError::Refused(error.to_string()))?;
+            .map_err(|error| WriteError::refused(error.to_string()))?;
         let written = read::answer::<Secret>(permit.client(clients), request).await?;
         Ok(fact(Some(written), uid, self.key).0)
     }

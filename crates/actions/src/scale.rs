@@ -372,7 +372,7 @@ async fn set(
     let request = Request::patch(uri)
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(body.to_string().into_bytes())
-        .map_err(|e| WriteError::Refused(e.to_string()))?;
+        .map_err(|e| WriteError::refused(e.to_string()))?;
     permit.client(clients).request::<serde_json::Value>(request).await?;
     Ok(())
 }

@@ -23,7 +23,7 @@ impl RefusedRecords {
     pub(crate) fn note<O>(&self, namespace: &str, applied: &Applied<O>) -> bool {
         match applied {
             Applied::Failed(StepError::Write(WriteError::Refused(why))) => {
-                return self.refused(namespace, why);
+                return self.refused(namespace, &why.message);
             }
             Applied::Replan(_) | Applied::CheckAt(_) => self.remove(namespace),
             // Whether the next write is refused is not known yet.
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_write_that_ends_otherwise_decides_what_is_still_refused() {
-        let refused = || Applied::Failed(StepError::Write(WriteError::Refused("exceeded quota".to_owned())));
+        let refused = || Applied::Failed(StepError::Write(WriteError::refused("exceeded quota")));
         for (then, known) in [
             (Applied::Replan(()), false),
             (Applied::CheckAt(None), false),

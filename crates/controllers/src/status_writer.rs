@@ -362,7 +362,7 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
             return Ok(Cow::Borrowed(status));
         }
         let now = read::get::<K>(&self.shared.clients.reads, &object.namespace, &object.name).await;
-        match now.map_err(|e| WriteError::Refused(format!("the object could not be read: {}", chain(&e))))? {
+        match now.map_err(|e| WriteError::refused(format!("the object could not be read: {}", chain(&e))))? {
             None => Err(WriteError::Gone),
             Some(now) if now.uid != object.uid || now.resource_version != object.resource_version => {
                 Err(WriteError::Conflict)

@@ -58,12 +58,10 @@ struct BackpressureState {
     until: Option<Instant>,
     /// When it last did not answer a request of the client for writes.
     no_response_at: Option<Instant>,
-    /// When it last answered that it has too many requests.
-    too_many_at: Option<Instant>,
 }
 
 /// The longest `Retry-After` that is respected.
-const MAX_RETRY_AFTER: Duration = Duration::from_mins(2);
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(2);
 
 impl Backpressure {
     /// How long still to wait (`Retry-After` of 429 and 503, H27); zero if it did not ask.
@@ -74,15 +72,6 @@ impl Backpressure {
     /// Whether a request of [`Clients::writes`] has got no answer, in time or at all, within that time.
     pub fn had_no_response_within(&self, time: Duration) -> bool {
         self.state().no_response_at.is_some_and(|at| at.elapsed() < time)
-    }
-
-    /// Whether it has answered within that time that it has too many requests (429), also where it did not say for how long to wait.
-    pub fn had_too_many_requests_within(&self, time: Duration) -> bool {
-        self.state().too_many_at.is_some_and(|at| at.elapsed() < time)
-    }
-
-    fn note_too_many_requests(&self) {
-        self.state().too_many_at = Some(Instant::now());
     }
 
     fn note_retry_after(&self, seconds: u64) {

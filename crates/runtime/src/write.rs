@@ -1,14 +1,16 @@
 //! Writes: never retried blindly, always with the revision that they were decided on, only with a [`Permit`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use coppice_api::names::{FIELD_MANAGER, FINALIZER};
 use http::Request;
 use kube::core::Status;
+use kube::core::response::StatusDetails;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::client::{Clients, ResourceName, ambiguous};
+use crate::client::{Clients, MAX_RETRY_AFTER, ResourceName, ambiguous};
 use crate::error::chain;
 use crate::kind::Kind;
 use crate::leader::Permit;
@@ -30,7 +32,43 @@ pub enum WriteError {
     Ambiguous(String),
     /// The API server refused it.
     #[error("{0}")]
-    Refused(String),
+    Refused(Refusal),
+}
+
+/// Why a write was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What the API server says, or why nothing was sent to it.
+    pub message: String,
+    /// The HTTP code of its answer; none if it gave none.
+    pub code: Option<u16>,
+    /// For how long it asks to wait (`Retry-After`), if it does; of more than two minutes these count.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    fn of(status: &Status) -> Self {
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let asked = Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER);
+        let retry_after = Some(asked).filter(|asked| !asked.is_zero());
+        Self { message: sentence(status), code: Some(status.code), retry_after }
+    }
+
+    /// Whether the API server has too many requests.
+    pub fn is_throttled(&self) -> bool {
+        self.code == Some(TOO_MANY_REQUESTS)
+    }
+}
+
+/// The code of a server that has too many requests.
+const TOO_MANY_REQUESTS: u16 = 429;
+
+impl WriteError {
+    /// That a write is refused without an answer of the API server.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::Refused(Refusal { message: message.into(), code: None, retry_after: None })
+    }
 }
 
 impl From<kube::Error> for WriteError {
@@ -38,9 +76,9 @@ impl From<kube::Error> for WriteError {
         match &error {
             kube::Error::Api(status) if status.code == 409 => Self::Conflict,
             kube::Error::Api(status) if status.code == 404 => Self::Gone,
-            kube::Error::Api(status) if !ambiguous(&error) => Self::Refused(sentence(status)),
+            kube::Error::Api(status) if !ambiguous(&error) => Self::Refused(Refusal::of(status)),
             _ if ambiguous(&error) => Self::Ambiguous(chain(&error)),
-            _ => Self::Refused(chain(&error)),
+            _ => Self::refused(chain(&error)),
         }
     }
 }
@@ -104,7 +142,9 @@ impl From<kube::Error> for CreateError {
 impl From<CreateError> for WriteError {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::NamespaceTerminating(message) => Self::Refused(message),
+            CreateError::NamespaceTerminating(message) => {
+                Self::Refused(Refusal { message, code: Some(403), retry_after: None })
+            }
             CreateError::Write(error) => error,
         }
     }
@@ -224,9 +264,9 @@ pub async fn apply<K: Kind>(
     object: &impl Serialize,
 ) -> Result<(), ApplyError> {
     let path = format!("{}/{name}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
-    let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
+    let body = serde_json::to_vec(object).map_err(|e| WriteError::refused(e.to_string()))?;
     let request = request::<K>((http::Method::PATCH, path), ("application/apply-patch+yaml", body))?;
-    permit.client(clients).request_text(request).await?;
+    answered(clients, permit, request).await?;
     Ok(())
 }
 
@@ -270,9 +310,9 @@ async fn created<K: Kind>(
     context: &K::Context,
 ) -> Result<K::Object, CreateError> {
     let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
-    let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
+    let body = serde_json::to_vec(object).map_err(|e| WriteError::refused(e.to_string()))?;
     let request = request::<K>((http::Method::POST, path), (JSON, body))?;
-    let created = permit.client(clients).request_text(request).await?;
+    let created = answered(clients, permit, request).await?;
     Ok(read::decoded::<K>(created.as_bytes(), context)?)
 }
 
@@ -359,7 +399,7 @@ async fn set_finalizer<K: OwnKind>(
     // Caches do not keep the others, which have to stay. The revision is that of the object: they are as they were then.
     let path = format!("{}/{}", read::path::<K>(&object.namespace), object.name);
     let answer = permit.client(clients).request_text(read::request_of::<K>(&path)?).await;
-    let unread = |error: kube::Error| WriteError::Refused(format!("it could not be read: {}", chain(&error)));
+    let unread = |error: kube::Error| WriteError::refused(format!("it could not be read: {}", chain(&error)));
     let answer = match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => return Err(WriteError::Gone),
         answer => answer.map_err(unread)?,
@@ -396,7 +436,7 @@ fn spec_body<K: OwnKind, T: Serialize>(
         metadata: SpecMeta { known: metadata, labels },
         spec,
     };
-    serde_json::to_vec(&body).map_err(|e| WriteError::Refused(e.to_string()))
+    serde_json::to_vec(&body).map_err(|e| WriteError::refused(e.to_string()))
 }
 
 /// Sends a request; what the API server answers.
@@ -406,7 +446,40 @@ async fn send<K: Kind>(
     target: (http::Method, String),
     content: (&str, Vec<u8>),
 ) -> Result<String, WriteError> {
-    Ok(permit.client(clients).request_text(request::<K>(target, content)?).await?)
+    Ok(answered(clients, permit, request::<K>(target, content)?).await?)
+}
+
+/// Sends a request; what the API server answers. If it has too many requests the error has for how long it asks to wait, which a header
+/// alone may say.
+async fn answered(
+    clients: &Clients,
+    permit: &Permit,
+    request: Request<Vec<u8>>,
+) -> Result<String, kube::Error> {
+    let answer = permit.client(clients).request_text(request).await;
+    answer.map_err(|mut error| {
+        if let kube::Error::Api(status) = &mut error
+            && status.code == TOO_MANY_REQUESTS
+        {
+            let left = clients.backpressure.remaining();
+            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+            let details = status.details.get_or_insert_with(no_details);
+            details.retry_after_seconds =
+                details.retry_after_seconds.max(u32::try_from(seconds).unwrap_or(u32::MAX));
+        }
+        error
+    })
+}
+
+fn no_details() -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    }
 }
 
 fn request<K: Kind>(
@@ -414,7 +487,7 @@ fn request<K: Kind>(
     (media_type, body): (&str, Vec<u8>),
 ) -> Result<Request<Vec<u8>>, WriteError> {
     let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, media_type);
-    request.extension(ResourceName(K::RESOURCE)).body(body).map_err(|e| WriteError::Refused(e.to_string()))
+    request.extension(ResourceName(K::RESOURCE)).body(body).map_err(|e| WriteError::refused(e.to_string()))
 }
 
 /// Replaces the status of one of our own objects, if nobody has changed the object since it was read. Returns the
@@ -430,7 +503,7 @@ pub async fn status<K: OwnKind>(
 ) -> Result<K::Object, WriteError> {
     if let Some(error) = &object.status_error {
         // Replacing it would wipe out what has been done.
-        return Err(WriteError::Refused(format!("{error}; it is left as it is")));
+        return Err(WriteError::refused(format!("{error}; it is left as it is")));
     }
     let body = StatusBody {
         api_version: K::GROUP_PATH.trim_start_matches("/apis/"),
@@ -449,7 +522,7 @@ pub async fn status<K: OwnKind>(
     };
     let path =
         format!("{}/{}/status?fieldManager={FIELD_MANAGER}", read::path::<K>(&object.namespace), object.name);
-    let body = serde_json::to_vec(&body).map_err(|e| WriteError::Refused(e.to_string()))?;
+    let body = serde_json::to_vec(&body).map_err(|e| WriteError::refused(e.to_string()))?;
     let (method, media_type) = if coppice_mutants::active(Mutant::KeyedByName) {
         (http::Method::PATCH, "application/merge-patch+json")
     } else {
@@ -459,7 +532,7 @@ pub async fn status<K: OwnKind>(
     let written = read::decoded::<K>(answer.as_bytes(), &())?;
     if *written.status != *status {
         // Going on would write the same again and again, and rely on what is not there.
-        return Err(WriteError::Refused(format!(
+        return Err(WriteError::refused(format!(
             "the API server has kept only a part of the status: the definition of {} in the cluster is of another \
              version than this operator; apply the CRDs of its installation",
             K::KIND

@@ -52,8 +52,11 @@ async fn with<T>(
             let answer = answer(&parts.method);
             log.lock().unwrap().push((parts.method, parts.uri.to_string(), media_type, body));
             let Some((code, object)) = answer else { return std::future::pending().await };
-            let body = axum::body::Body::from(object.to_string());
-            Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+            let mut response = Response::builder().status(code);
+            if code == 429 {
+                response = response.header(http::header::RETRY_AFTER, "7");
+            }
+            Ok::<_, BoxError>(response.body(axum::body::Body::from(object.to_string()))?)
         }
     });
     let server_clock = ServerClock::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
@@ -246,4 +249,31 @@ async fn a_namespace_that_is_being_deleted_is_known_by_the_cause_of_the_refusal(
     assert!(matches!(there, Err(CreateError::Write(WriteError::Conflict))), "{there:?}");
     let lost = with(|_| None, create).await.0;
     assert!(matches!(lost, Err(CreateError::Write(WriteError::Ambiguous(_)))), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_has_its_code_and_for_how_long_the_api_server_asks_to_wait() {
+    let object = json!({"metadata": {"name": "g"}});
+    let create = async |clients: &Clients, permit: &Permit| {
+        create_object::<Gadgets>(clients, permit, "n", &object).await.map(drop)
+    };
+    let delete = async |clients: &Clients, permit: &Permit| {
+        let revision = Revision { uid: "u", resource_version: None };
+        delete_object::<Gadgets>(clients, permit, ("n", "g"), revision).await
+    };
+    for (code, seconds) in [(403, None), (422, None), (429, Some(7))] {
+        let answer = refusal(code, "Odd", &json!([]));
+        let again = answer.clone();
+        for error in [
+            with(move |_| Some(answer.clone()), create).await.0.unwrap_err(),
+            with(move |_| Some(again.clone()), delete).await.0.unwrap_err(),
+        ] {
+            let WriteError::Refused(refusal) = error else { panic!("{error:?}") };
+            assert_eq!((refusal.code, refusal.is_throttled()), (Some(code), code == 429));
+            assert_eq!(refusal.retry_after, seconds.map(Duration::from_secs));
+        }
+    }
+    // Without an answer there is neither.
+    let refused = WriteError::refused("it is not sent");
+    assert!(matches!(refused, WriteError::Refused(Refusal { code: None, retry_after: None, .. })));
 }

@@ -17,7 +17,7 @@ use crate::metadata::NamespaceChanges;
 use crate::position::Position;
 
 fn ledger_text(ledger: &Ledger) -> Result<String, WriteError> {
-    serde_json::to_string(ledger).map_err(|error| WriteError::Refused(error.to_string()))
+    serde_json::to_string(ledger).map_err(|error| WriteError::refused(error.to_string()))
 }
 
 /// Writes limits and ledger of a namespace's quota, which is created if there is none, and otherwise is as it was read. Returns it as it

@@ -6,7 +6,7 @@ use coppice_clusters::managed::{self, Failure, LiveFact, Managed, ManagedStep, S
 use coppice_clusters_api::ManagedClusterStatus;
 use coppice_clusters_api::names::{ANNOTATION_APPLIED, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH};
 use coppice_runtime::leader::Permit;
-use coppice_runtime::write::{self, WriteError};
+use coppice_runtime::write::{self, Refusal, WriteError};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -169,7 +169,7 @@ impl Work<'_> {
                         "the configuration beside the Shoot {} was not deleted: {why}",
                         observed.name
                     );
-                    let failure = self.refused(site, message);
+                    let failure = self.refused(site, &why, message);
                     self.save(&managed::failed(observed, &failure, controller.now())).await
                 }
                 error => error.into(),
@@ -185,8 +185,8 @@ impl Work<'_> {
     }
 
     /// That a write was refused. Where its garden has too many requests nothing is asked of that for a while.
-    fn refused(&self, site: &Site, message: String) -> Failure {
-        let Some(wait) = site.asks_to_wait_after_write() else {
+    fn refused(&self, site: &Site, refusal: &Refusal, message: String) -> Failure {
+        let Some(wait) = site.asks_to_wait_after_write(refusal) else {
             return Failure::waiting(Reason::ClusterRefused, message);
         };
         throttle(self.controller, self.observed, wait);
@@ -212,7 +212,7 @@ impl Work<'_> {
                 return Applied::Again;
             }
             Err(WriteError::Refused(why)) => {
-                self.refused(site, format!("the {object} was not {what}d: {why}"))
+                self.refused(site, &why, format!("the {object} was not {what}d: {why}"))
             }
             // The next attempt begins with a look.
             Err(WriteError::Ambiguous(why)) => {

@@ -12,7 +12,7 @@ use coppice_clusters_api::{ClusterState, FailureClass};
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
-use coppice_runtime::write::{self, Revision, WriteError};
+use coppice_runtime::write::{self, Refusal, Revision, WriteError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -22,8 +22,6 @@ use crate::kinds::{CapiClusters, ConfigMaps, Shoots};
 use crate::target;
 use crate::targets::{Place, ReadError};
 
-/// A write that is refused within so long of an answer that there are too many requests is refused for that: the error does not say so.
-const REFUSED_LATELY: Duration = Duration::from_secs(1);
 /// The API group of a `Cluster`, in whatever versions.
 const CAPI_GROUP: &str = "/apis/cluster.x-k8s.io";
 
@@ -138,12 +136,11 @@ impl Site {
         is_throttled.then(|| target::wait_of(&self.clients))
     }
 
-    /// The same after a write that was refused: its garden says for how long, or that it has too many requests.
-    pub(super) fn asks_to_wait_after_write(&self) -> Option<Duration> {
-        let backpressure = &self.clients.backpressure;
-        let asks =
-            !backpressure.remaining().is_zero() || backpressure.had_too_many_requests_within(REFUSED_LATELY);
-        (self.shape == Shape::Shoot && asks).then(|| target::wait_of(&self.clients))
+    /// The same after a write that was refused.
+    pub(super) fn asks_to_wait_after_write(&self, refusal: &Refusal) -> Option<Duration> {
+        let is_throttled = self.shape == Shape::Shoot && refusal.is_throttled();
+        let asked = refusal.retry_after.unwrap_or_default();
+        is_throttled.then(|| target::wait_of(&self.clients).max(asked))
     }
 
     /// Looks at the object.
@@ -231,7 +228,7 @@ impl Site {
     fn nowhere(&self, error: WriteError) -> WriteError {
         match error {
             WriteError::Gone => {
-                WriteError::Refused(format!("there is no namespace {}, or no such kind", self.namespace))
+                WriteError::refused(format!("there is no namespace {}, or no such kind", self.namespace))
             }
             error => error,
         }
@@ -288,7 +285,7 @@ impl Site {
             return created.map(drop).map_err(|error| self.nowhere(error));
         };
         if !is_of(&found, observed) {
-            return Err(WriteError::Refused(format!(
+            return Err(WriteError::refused(format!(
                 "the ConfigMap {name} was not made for this ManagedCluster: delete that, or hand it over by the label {LABEL_MANAGED_CLUSTER}={}",
                 observed.uid
             )));

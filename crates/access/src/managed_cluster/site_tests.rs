@@ -90,7 +90,7 @@ async fn a_configuration_of_somebody_else_stays() {
     let (site, sent) = site(Answer::Refused(404), "theirs");
     let refused = site.create(&permit, &observed(), &json!({"metadata": {"name": "shop"}})).await;
     assert!(
-        matches!(refused, Err(WriteError::Refused(ref why)) if why.contains("structured-auth-config-shop"))
+        matches!(refused, Err(WriteError::Refused(ref why)) if why.message.contains("structured-auth-config-shop"))
     );
     let live = json!({"metadata": {"uid": "s", "resourceVersion": "1"}});
     let revision = revision_of(&live).unwrap();

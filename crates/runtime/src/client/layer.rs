@@ -193,9 +193,6 @@ impl LayerSettings {
     }
 
     fn note_backpressure<B>(&self, answer: &Response<B>) {
-        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
-            self.backpressure.note_too_many_requests();
-        }
         let asks = matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let header = answer.headers().get(http::header::RETRY_AFTER).filter(|_| asks);
         if let Some(seconds) = header.and_then(|h| h.to_str().ok()?.trim().parse().ok()) {

@@ -50,7 +50,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> 
     }
     let done = carry_out(context, permit, &observation, step).await;
     if let Err(WriteError::Refused(error)) = &done {
-        let status = report::refused(tree, error, context.shared.now());
+        let status = report::refused(tree, &error.message, context.shared.now());
         if status != *tree.status {
             // What cannot be written is in the log.
             let _ = write::status::<NamespaceTrees>(clients, permit, tree, &status).await;

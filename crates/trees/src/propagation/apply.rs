@@ -72,7 +72,7 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
                 | CreateError::Write(WriteError::Conflict | WriteError::Gone),
             ) => outdated = true,
             Err(CreateError::Write(WriteError::Refused(error))) => {
-                plan.problems.push(refused(&step, &error));
+                plan.problems.push(refused(&step, &error.message));
                 failed.get_or_insert(WriteError::Refused(error));
             }
             Err(CreateError::Write(error @ WriteError::Ambiguous(_))) => {
@@ -183,7 +183,7 @@ fn revision(copy: &Propagated) -> Revision<'_> {
 /// What a copy has of its source.
 fn content(source: &Propagated) -> Result<Value, WriteError> {
     let content = source.content.as_deref().unwrap_or("{}");
-    serde_json::from_str(content).map_err(|error| WriteError::Refused(error.to_string()))
+    serde_json::from_str(content).map_err(|error| WriteError::refused(error.to_string()))
 }
 
 /// What has to be merged into the one for it to become the other: what only the one has is removed (RFC 7386).

@@ -64,7 +64,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
     if let Err(WriteError::Refused(error)) = &done
         && object.status.ended_at.is_none()
     {
-        let status = report::refused(object, error, context.shared.now());
+        let status = report::refused(object, &error.message, context.shared.now());
         if status != *object.status {
             // What cannot be written is in the log.
             let _ = write::status::<QuotaTransfers>(&context.shared.clients, permit, object, &status).await;

@@ -101,7 +101,7 @@ pub(super) async fn next(
         step => {
             let done = carry_out(context, permit, &observation, step).await;
             if let Err(WriteError::Refused(error)) = &done {
-                say(context, permit, object, error).await;
+                say(context, permit, object, &error.message).await;
             }
             outcome(context, observation, done)
         }
@@ -156,7 +156,7 @@ fn unread(error: impl Into<ReadError>) -> ProgressError<ReadError> {
 /// What status says of a deletion below that was not made, and may not be for long.
 fn refusal(error: &ProgressError<ReadError>) -> Option<String> {
     match error {
-        ProgressError::Write(WriteError::Refused(why)) => Some(why.clone()),
+        ProgressError::Write(WriteError::Refused(why)) => Some(why.message.clone()),
         ProgressError::FactsTooOld => Some(error.to_string()),
         _ => None,
     }
