@@ -35,6 +35,8 @@ pub enum Answer {
     Object(u16, Value),
     /// This code.
     Refused(u16),
+    /// Too many requests (429), and to come back after so many seconds (`Retry-After`).
+    TooManyRequests(u32),
     /// None at all.
     Never,
 }
@@ -87,8 +89,13 @@ fn connected(
                 headers: parts.headers,
                 body,
             });
+            let mut retry_after = None;
             let (code, body) = match answer {
                 Answer::Object(code, object) => (code, object),
+                Answer::TooManyRequests(seconds) => {
+                    retry_after = Some(seconds.to_string());
+                    (429, serde_json::to_value(Status::failure("no", "TooManyRequests").with_code(429))?)
+                }
                 Answer::Refused(code) => {
                     let reason = if code == 404 { "NotFound" } else { "Odd" };
                     (code, serde_json::to_value(Status::failure("no", reason).with_code(code))?)
@@ -97,7 +104,11 @@ fn connected(
             };
             let date = wall.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
             let body = axum::body::Body::from(serde_json::to_vec(&body)?);
-            Ok(Response::builder().status(code).header(http::header::DATE, date).body(body)?)
+            let mut response = Response::builder().status(code).header(http::header::DATE, date);
+            if let Some(seconds) = retry_after {
+                response = response.header(http::header::RETRY_AFTER, seconds);
+            }
+            Ok(response.body(body)?)
         }
     });
     let server_clock = ServerClock::new(clock);

@@ -1,10 +1,12 @@
 //! Which cluster a credential is for: the kubeconfig of a target is changed, is gone, or leads nowhere. And what is taken away in the
 //! target, whatever keeps credentials from being issued.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::Proxy;
+use coppice_plane::proxy::{FakeResponse, Fault, FaultRule, Match, Proxy};
 use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -60,6 +62,7 @@ async fn moved(clusters: &Clusters) -> Test {
     clusters.here.until("the new address is in the Secret", written).await?;
     clusters.dead(&old).await?;
     clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
+    throttled(clusters, &proxy).await?;
     clusters.bootstrap(&there(clusters)?).await?;
     let back = async || {
         let issued = clusters.issued("ci-kubeconfig").await.ok()?;
@@ -67,6 +70,38 @@ async fn moved(clusters: &Clusters) -> Test {
     };
     clusters.here.until("the address before is in the Secret", back).await?;
     clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+/// The target has too many requests for so many seconds: status says until when, and nothing is asked of it before that.
+async fn throttled(clusters: &Clusters, proxy: &Proxy) -> Test {
+    const SECONDS: u32 = 9;
+    clusters.until("ci", "settled", is_settled).await?;
+    let tokens = Match::writes().resource("serviceaccounts").subresource("token");
+    let busy = Fault::FakeResponse(FakeResponse::too_many_requests(SECONDS));
+    let busy = proxy.add(FaultRule::new(tokens, busy).once());
+    clusters.change("ci", &json!({"rotate": "busy"})).await?;
+    let is_throttled = |o: &Value| o["status"]["lastError"]["reason"] == "TargetThrottled";
+    let waits = clusters.until("ci", "TargetThrottled", is_throttled).await?;
+    let error = &waits["status"]["lastError"];
+    let (message, at) =
+        (error["message"].as_str().context("no message")?, error["at"].as_str().context("no date")?);
+    ensure!(message.contains("issue a token: 429 TooManyRequests"), "{message}");
+    let (_, until) =
+        message.split_once("nothing is asked of it before ").context("it does not say until when")?;
+    let left = until.parse::<jiff::Timestamp>()?.duration_since(at.parse::<jiff::Timestamp>()?);
+    ensure!((8..=11).contains(&left.as_secs()), "{message}, {at}");
+    // With another spec it is tried at once otherwise.
+    clusters.change("ci", &json!({"rotate": "again"})).await?;
+    let is_rotated = |o: &Value| is_settled(o) && o["status"]["rotated"] == "again";
+    clusters.until("ci", "rotated", is_rotated).await?;
+    ensure!(busy.count() == 1, "{} answers", busy.count());
+    let entries = proxy.trace().entries();
+    let refused = entries.iter().find(|entry| entry.status == Some(429)).context("no such answer")?;
+    // What is left there is looked for beside it, by lists.
+    let next = entries.iter().find(|entry| entry.seq > refused.seq && entry.verb != "list");
+    let next = next.context("nothing was asked after it")?;
+    ensure!(next.at >= refused.at + Duration::from_secs(SECONDS.into()), "{refused:?}, then {next:?}");
+    Ok(())
 }
 
 /// A kubeconfig for the cluster that the program itself is in.

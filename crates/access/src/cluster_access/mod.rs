@@ -451,3 +451,6 @@ impl Controller for ClusterAccessController {
 #[cfg(test)]
 #[path = "work_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod answers_tests;

@@ -22,7 +22,10 @@ fn controller(clients: Clients) -> (ClusterAccessController, Metrics) {
 }
 
 /// The same, which reaches its targets in this way.
-fn controller_with(clients: Clients, connect: Option<Connect>) -> (ClusterAccessController, Metrics) {
+pub(super) fn controller_with(
+    clients: Clients,
+    connect: Option<Connect>,
+) -> (ClusterAccessController, Metrics) {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
     let (unencrypted, namespace) = (Unencrypted::Nowhere, "coppice-access-system");
@@ -35,7 +38,7 @@ fn controller_with(clients: Clients, connect: Option<Connect>) -> (ClusterAccess
 }
 
 /// A `ClusterAccess` with this status, at this revision.
-fn object(revision: &str, status: &Value) -> Value {
+pub(super) fn object(revision: &str, status: &Value) -> Value {
     json!({
         "metadata": {
             "name": "ci", "namespace": "team", "uid": "u", "resourceVersion": revision, "generation": 1,
@@ -49,12 +52,12 @@ fn object(revision: &str, status: &Value) -> Value {
     })
 }
 
-fn decoded(object: &Value) -> Access {
+pub(super) fn decoded(object: &Value) -> Access {
     read::decoded::<ClusterAccesses>(object.to_string().as_bytes(), &()).unwrap()
 }
 
 /// A Secret with a kubeconfig.
-fn target() -> Value {
+pub(super) fn target() -> Value {
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
                       clusters: [{name: k, cluster: {server: 'https://target'}}]\nusers: [{name: u, user: {token: t}}]\n\
                       contexts: [{name: c, context: {cluster: k, user: u}}]\n";
@@ -62,7 +65,7 @@ fn target() -> Value {
 }
 
 /// The status of one whose first credential is to be issued.
-fn begun() -> Value {
+pub(super) fn begun() -> Value {
     json!({"sequence": 1, "intent": {"credential": "u-1", "cause": "First", "since": NOW.to_string()}})
 }
 
@@ -395,41 +398,6 @@ fn refusing(code: u16) -> (Option<Connect>, Arc<Mutex<Vec<Sent>>>) {
     let (there, asked) = scripted(move |_, _, _| Answer::Refused(code));
     let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
     (Some(connect), asked)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_target_with_too_many_requests_is_asked_for_nothing_for_a_while() {
-    let (connect, asked) = refusing(429);
-    let (clients, requests) = scripted(move |method, path, body| match *method {
-        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
-        Method::PUT => Answer::Object(200, object("8", &body["status"])),
-        _ => Answer::Refused(404),
-    });
-    let (controller, _) = controller_with(clients, connect);
-    let permit = controller.gate.permit().unwrap();
-    let controller = Arc::new(controller);
-    let access = decoded(&object("7", &begun()));
-    let result = controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
-    assert!(matches!(result, ReconcileResult::At(_)), "{result:?}");
-    let saved = requests.lock().unwrap().iter().find(|sent| sent.method == Method::PUT).cloned().unwrap();
-    let error = &saved.body["status"]["lastError"];
-    assert_eq!(error["reason"], "TargetThrottled");
-    assert!(error["message"].as_str().unwrap().contains("nothing is asked of it before 20"), "{error}");
-    controller.events.flush().await;
-    // Nor by another one with the same kubeconfig.
-    let mut other = object("7", &begun());
-    (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("other"), json!("v"));
-    controller.accesses.upsert("team", decoded(&other));
-    let looked = async || {
-        asked.lock().unwrap().clear();
-        requests.lock().unwrap().clear();
-        Arc::clone(&controller).reconcile(AccessKey::new("team", "other")).await;
-        (asked.lock().unwrap().len(), requests.lock().unwrap().len())
-    };
-    assert_eq!(looked().await, (0, 0));
-    tokio::time::advance(Duration::from_secs(5)).await;
-    let (_, read) = looked().await;
-    assert!(read > 0, "it goes on");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@ use std::num::NonZeroUsize;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted};
 use coppice_clusters::{Turn, Urgency};
 use coppice_clusters_api::managed_cluster::MAX_SPEC_BYTES;
 use coppice_runtime::clock::{Clock, SeededRng};
@@ -14,12 +14,18 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kinds::ClusterProviders;
+use crate::targets::Connect;
 
 pub(super) fn controller(clients: Clients) -> Arc<ManagedClusterController> {
+    controller_with(clients, None)
+}
+
+/// The same, which reaches gardens in this way.
+fn controller_with(clients: Clients, connect: Option<Connect>) -> Arc<ManagedClusterController> {
     let (clock, metrics) = (Clock::following_tokio(NOW), Metrics::new("test"));
     let events = Events::new(&clients, clock.clone(), metrics.clone(), "test", SeededRng::new(1));
     let shared =
-        Shared::new(clock.clone(), Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN, None);
+        Shared::new(clock.clone(), Unencrypted::Nowhere, "coppice-access-system", NonZeroUsize::MIN, connect);
     let (server_clock, gate) = (ServerClock::new(clock), Gate::always(Duration::ZERO));
     let of_access = AccessMetrics::new(&metrics);
     Arc::new(ManagedClusterController::new(clients, server_clock, gate, events, of_access, &shared))
@@ -270,19 +276,81 @@ fn a_deletion_that_fails_is_counted_as_failed_and_the_longest_wait_is_measured()
     assert_eq!((since(json!({})), since(json!({"waitingSince": "2025-12-31T23:59:00Z"}))), (0, 60));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_status_says_so() {
+/// A Secret with the kubeconfig of a garden.
+fn garden() -> Value {
     let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
                       clusters: [{name: k, cluster: {server: 'https://garden'}}]\nusers: [{name: u, user: {token: t}}]\n\
                       contexts: [{name: c, context: {cluster: k, user: u}}]\n";
-    let secret = json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+    json!({"type": "Opaque", "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}})
+}
+
+/// The one of that name, which is a Shoot of that garden.
+fn of_garden(name: &str) -> Value {
     let mut shop = object(&json!({}));
+    (shop["metadata"]["name"], shop["metadata"]["uid"]) = (json!(name), json!(name));
     shop["spec"] = json!({"provider": {"gardener": {
         "clusterProvider": "dev", "cloudProfile": "aws", "credentialsBinding": "b", "infrastructure": "aws"
     }}, "version": "1.33.4"});
+    shop
+}
+
+/// The provider of that garden, with so many calls a minute.
+fn use_provider(controller: &ManagedClusterController, per_minute: u32) {
+    let provider = json!({
+        "metadata": {"name": "dev", "uid": "p", "resourceVersion": "1", "generation": 1},
+        "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": per_minute}
+    });
+    let provider = read::decoded::<ClusterProviders>(provider.to_string().as_bytes(), &()).unwrap();
+    controller.providers.store.upsert("", provider);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_garden_is_asked_for_nothing_before_the_time_that_it_says_and_status_says_until_when() {
+    let (there, asked) = scripted(|_, _, _| Answer::TooManyRequests(40));
+    let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
+    let (clients, requests) = scripted(|method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/garden") => Answer::Object(200, garden()),
+        Method::GET if path.contains("/managedclusters/") => {
+            Answer::Object(200, of_garden(path.rsplit('/').next().unwrap()))
+        }
+        Method::PUT => {
+            let mut saved = of_garden(body["metadata"]["name"].as_str().unwrap());
+            saved["status"] = body["status"].clone();
+            Answer::Object(200, saved)
+        }
+        _ => Answer::Object(201, json!({})),
+    });
+    let controller = controller_with(clients, Some(connect));
+    use_provider(&controller, 60);
+    for name in ["shop", "other"] {
+        let cached = of_garden(name).to_string();
+        controller.clusters.upsert("team", read::decoded::<ManagedClusters>(cached.as_bytes(), &()).unwrap());
+    }
+    let asked_after = async |name: &str| {
+        let _ = Arc::clone(&controller).reconcile(ClusterKey::new("team", name)).await;
+        asked.lock().unwrap().len()
+    };
+    let said = || -> Value {
+        let requests = requests.lock().unwrap();
+        requests.iter().rfind(|sent| sent.method == Method::PUT).unwrap().body["status"].clone()
+    };
+    assert_eq!(asked_after("shop").await, 1);
+    assert_eq!(said()["lastError"]["reason"], "TargetThrottled");
+    // Nor for another one.
+    assert_eq!(asked_after("other").await, 1);
+    assert_eq!(said()["asksAgain"], "2026-01-01T00:00:42Z");
+    tokio::time::advance(Duration::from_secs(41)).await;
+    assert_eq!(asked_after("other").await, 1);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(asked_after("other").await, 2, "it goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_status_says_so() {
+    let mut shop = of_garden("shop");
     let there = shop.clone();
     let (clients, requests) = scripted(move |method, path, body| match *method {
-        Method::GET if path.ends_with("/secrets/garden") => Answer::Object(200, secret.clone()),
+        Method::GET if path.ends_with("/secrets/garden") => Answer::Object(200, garden()),
         Method::GET if path.ends_with("/managedclusters/shop") => Answer::Object(200, there.clone()),
         Method::PUT => {
             let mut saved = there.clone();
@@ -292,12 +360,7 @@ async fn a_garden_is_not_asked_while_the_budget_of_its_provider_is_used_up_and_s
         _ => Answer::Refused(404),
     });
     let controller = controller(clients);
-    let provider = json!({
-        "metadata": {"name": "dev", "uid": "p", "resourceVersion": "1", "generation": 1},
-        "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 1}
-    });
-    let provider = read::decoded::<ClusterProviders>(provider.to_string().as_bytes(), &()).unwrap();
-    controller.providers.store.upsert("", provider);
+    use_provider(&controller, 1);
     let decoded = |shop: &Value| read::decoded::<ManagedClusters>(shop.to_string().as_bytes(), &()).unwrap();
     controller.clusters.upsert("team", decoded(&shop));
     let (other, budgets) = (ClusterKey::new("team", "other"), &controller.providers.budgets);

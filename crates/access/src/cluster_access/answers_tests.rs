@@ -1,0 +1,90 @@
+//! What follows from what a target answers, and from for how long it asks to wait.
+
+use std::sync::Mutex;
+
+use coppice_clusters::kubeconfig::Kubeconfig;
+use coppice_scripted::{Answer, Sent, scripted};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::tests::{begun, controller_with, decoded, object, target};
+use super::*;
+use crate::targets::Connect;
+
+/// A `ClusterAccess` of that name.
+fn named(name: &str, status: &Value) -> Value {
+    let mut named = object("8", status);
+    (named["metadata"]["name"], named["metadata"]["uid"]) = (json!(name), json!(name));
+    named
+}
+
+/// The API server here, with any access whose first credential is to be issued, and the kubeconfig of their target.
+fn here() -> (Clients, Arc<Mutex<Vec<Sent>>>) {
+    scripted(|method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "1"}}))
+        }
+        Method::GET if path.contains("/clusteraccesses/") => {
+            Answer::Object(200, named(path.rsplit('/').next().unwrap(), &begun()))
+        }
+        Method::PUT => {
+            Answer::Object(200, named(body["metadata"]["name"].as_str().unwrap(), &body["status"]))
+        }
+        Method::POST => Answer::Object(201, json!({})),
+        _ => Answer::Refused(404),
+    })
+}
+
+/// How every target is reached, which answers like this; and what it is asked.
+fn there(
+    answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static,
+) -> (Connect, Arc<Mutex<Vec<Sent>>>) {
+    let (there, asked) = scripted(move |method, path, _| answer(method, path));
+    let connect: Connect = Arc::new(move |_: &Kubeconfig, _: &ServerClock| Some(there.clone()));
+    (connect, asked)
+}
+
+/// What was last said in status of what failed.
+fn last_error(requests: &Mutex<Vec<Sent>>) -> Value {
+    let requests = requests.lock().unwrap();
+    let saved = requests.iter().rfind(|sent| sent.method == Method::PUT).unwrap();
+    saved.body["status"]["lastError"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_time_that_a_target_says_is_over_and_status_says_until_when() {
+    for (answer, wait, until) in [
+        (Answer::TooManyRequests(40), 40, "2026-01-01T00:00:42Z"),
+        // Five seconds at least, also where it does not say it, and two minutes at most.
+        (Answer::TooManyRequests(1), 5, "2026-01-01T00:00:07Z"),
+        (Answer::Refused(429), 5, "2026-01-01T00:00:07Z"),
+        (Answer::TooManyRequests(3600), 120, "2026-01-01T00:02:02Z"),
+    ] {
+        let (connect, asked) = there(move |_, _| answer.clone());
+        let (clients, requests) = here();
+        let (controller, _) = controller_with(clients, Some(connect));
+        let controller = Arc::new(controller);
+        for name in ["ci", "other"] {
+            controller.accesses.upsert("team", decoded(&named(name, &begun())));
+        }
+        let asked_after = async |name: &str| {
+            let _ = Arc::clone(&controller).reconcile(AccessKey::new("team", name)).await;
+            asked.lock().unwrap().len()
+        };
+        assert_eq!(asked_after("ci").await, 1);
+        let error = last_error(&requests);
+        assert_eq!(error["reason"], "TargetThrottled");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("; nothing is asked of it before {until}")), "{message}");
+        // Nor by another one with the same kubeconfig, which reads nothing for it either.
+        let reads = || requests.lock().unwrap().iter().filter(|sent| sent.method == Method::GET).count();
+        let before = reads();
+        assert_eq!(asked_after("other").await, 1);
+        assert_eq!(reads(), before);
+        tokio::time::advance(Duration::from_secs(wait - 1)).await;
+        assert_eq!(asked_after("other").await, 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(asked_after("other").await, 2, "it goes on");
+    }
+}
