@@ -6,8 +6,10 @@ use coppice_api::Reason;
 use coppice_api::condition::{self, Condition, READY};
 use coppice_api::reason::ReasonPlace;
 use coppice_clusters_api::cluster_access::MAX_SUPERSEDED;
-use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterState};
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, ClusterState, Issuer};
+use coppice_runtime::client::code_label;
 use coppice_runtime::metrics::{Metrics, Registrar};
+use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -42,6 +44,7 @@ pub struct AccessMetrics {
     revoked: Counter,
     failures: Family<ByReason, Counter>,
     blocked: Family<ByReason, Counter>,
+    issuer_calls: Family<ByIssuer, Counter>,
     skipped: Counter,
     left_in_targets: Counter,
     sweeps_stopped: Gauge,
@@ -81,6 +84,20 @@ struct ByCause {
 struct ByReason {
     reason: &'static str,
 }
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByIssuer {
+    issuer: &'static str,
+    code: &'static str,
+}
+
+/// The code of what was issued. There is one of 200 and 201, by the issuer.
+const ISSUED: &str = "2xx";
+/// In place of a code: there was no answer, or one that is not used.
+const NO_CODE: &str = "error";
+/// Who issues credentials.
+const ISSUERS: [Issuer; 4] =
+    [Issuer::TokenRequest, Issuer::ClientCertificate, Issuer::GardenerAdmin, Issuer::GardenerViewer];
 
 /// Up to a day: a target may be away for long before a credential is issued.
 fn issue_time() -> Histogram {
@@ -172,6 +189,7 @@ impl AccessMetrics {
             revoked: Counter::default(),
             failures: Family::default(),
             blocked: Family::default(),
+            issuer_calls: Family::default(),
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
             sweeps_stopped: Gauge::default(),
@@ -190,6 +208,9 @@ impl AccessMetrics {
             }
             for reason in Reason::seen_at(ReasonPlace::AccessBlocked) {
                 let _ = this.blocked.get_or_create(&ByReason { reason: reason.as_str() });
+            }
+            for issuer in ISSUERS {
+                let _ = this.issuer_calls.get_or_create(&ByIssuer { issuer: issuer.as_str(), code: ISSUED });
             }
         }
         this
@@ -232,6 +253,7 @@ impl AccessMetrics {
             "ClusterAccesses, ClusterProviders and ManagedClusters that began to fail, to be refused or to wait for something, by reason",
             self.blocked.clone(),
         );
+        to.register("issuer_calls", "Attempts to have a credential issued, by `issuer` and the HTTP `code` that ended them: `2xx` of what was issued, `error` where there was no answer or one that is not used. `GardenerAdmin` and `GardenerViewer` have also the kubeconfigs by which `coppice-access` itself reaches a Shoot", self.issuer_calls.clone());
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
         to.register(
             "access_withdrawals",
@@ -324,6 +346,13 @@ impl AccessMetrics {
         }
     }
 
+    /// An issuer was asked for a credential. `Err`: it issued none, and answered with this code, if with any.
+    pub(crate) fn issuer_called(&self, issuer: Issuer, answer: Result<(), Option<u16>>) {
+        let label = |code: Option<u16>| StatusCode::from_u16(code?).ok().map(code_label);
+        let code = answer.map_or_else(|code| label(code).unwrap_or(NO_CODE), |()| ISSUED);
+        self.issuer_calls.get_or_create(&ByIssuer { issuer: issuer.as_str(), code }).inc();
+    }
+
     /// An access is gone, and nothing was revoked.
     pub(crate) fn skipped(&self) {
         self.skipped.inc();
@@ -388,6 +417,10 @@ mod tests {
         metrics.set(&counts);
         metrics.failed("TargetUnreachable");
         metrics.issued(Cause::Due, SignedDuration::from_secs(7));
+        metrics.issuer_called(Issuer::TokenRequest, Ok(()));
+        metrics.issuer_called(Issuer::GardenerAdmin, Err(Some(403)));
+        // A target may answer with any number.
+        metrics.issuer_called(Issuer::GardenerAdmin, Err(Some(65_535)));
         let text = registry.encode();
         for line in [
             "coppice_cluster_accesses{phase=\"Ready\"} 1",
@@ -396,6 +429,10 @@ mod tests {
             "coppice_cluster_accesses{phase=\"Refused\"} 0",
             "coppice_cluster_accesses_without_credential 2",
             "coppice_access_failures_total{reason=\"TargetUnreachable\"} 1",
+            "coppice_issuer_calls_total{issuer=\"TokenRequest\",code=\"2xx\"} 1",
+            "coppice_issuer_calls_total{issuer=\"GardenerAdmin\",code=\"403\"} 1",
+            "coppice_issuer_calls_total{issuer=\"GardenerAdmin\",code=\"error\"} 1",
+            "coppice_issuer_calls_total{issuer=\"ClientCertificate\",code=\"2xx\"} 0",
             "coppice_credentials_issued_total{cause=\"Due\"} 1",
             "coppice_credentials_issued_total{cause=\"First\"} 0",
             "coppice_credential_issue_duration_seconds_count{cause=\"Due\"} 1",

@@ -51,11 +51,18 @@ const MAX_RULES: usize = 1_000;
 pub(crate) struct Failure {
     pub(crate) reason: Reason,
     pub(crate) message: String,
+    /// The HTTP code of the answer that says so; none without such an answer.
+    pub(crate) code: Option<u16>,
 }
 
 impl Failure {
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: message.into(), code: None }
+    }
+
+    /// The same, by an answer with this code.
+    pub(crate) fn with_code(self, code: u16) -> Self {
+        Self { code: Some(code), ..self }
     }
 
     fn of(what: &str, error: &kube::Error) -> Self {
@@ -64,15 +71,13 @@ impl Failure {
 
     /// That a server did not do something.
     pub(crate) fn by(server: &str, what: &str, error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 429 => {
-                Self::new(Reason::TargetThrottled, format!("{server} did not {what}: {}", why(error)))
-            }
-            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408 => {
-                Self::new(Reason::TargetRefused, format!("{server} refuses to {what}: {}", why(error)))
-            }
-            error => Self::new(Reason::TargetUnreachable, format!("{server} did not {what}: {}", why(error))),
-        }
+        let code = if let kube::Error::Api(status) = error { Some(status.code) } else { None };
+        let (reason, does) = match code {
+            Some(429) => (Reason::TargetThrottled, "did not"),
+            Some(code) if (400..500).contains(&code) && code != 408 => (Reason::TargetRefused, "refuses to"),
+            _ => (Reason::TargetUnreachable, "did not"),
+        };
+        Self { reason, message: format!("{server} {does} {what}: {}", why(error)), code }
     }
 }
 

@@ -24,7 +24,7 @@ pub use http_body_util::LengthLimitError;
 
 pub use self::config::{ConfigError, load_config};
 use self::layer::{InstrumentLayer, Role};
-pub use self::layer::{NoResponse, WriteRefused};
+pub use self::layer::{NoResponse, WriteRefused, code_label};
 use crate::metrics::Metrics;
 use crate::server_clock::ServerClock;
 

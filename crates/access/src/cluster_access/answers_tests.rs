@@ -88,3 +88,37 @@ async fn nothing_is_asked_before_the_time_that_a_target_says_is_over_and_status_
         assert_eq!(asked_after("other").await, 2, "it goes on");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_issuer_does_not_issue_is_counted_by_the_code_that_status_has_too() {
+    for (answer, code, says) in [
+        (Answer::Refused(403), "403", "the target refuses to issue a token: 403: the user of the kubeconfig"),
+        (Answer::Refused(500), "500", "the target did not issue a token: 500: it failed"),
+        (Answer::TooManyRequests(7), "429", "the target did not issue a token: 429 TooManyRequests: "),
+        (Answer::Refused(418), "4xx", "the target refuses to issue a token: 418: it refuses"),
+        (Answer::Never, "error", "the target did not issue a token: it did not answer within 5 s"),
+        (Answer::Object(201, json!({})), "error", "the target answered a TokenRequest without a token"),
+    ] {
+        let (connect, _) = there(move |method, path| match *method {
+            Method::GET if path.ends_with("/namespaces/kube-system") => {
+                Answer::Object(200, json!({"metadata": {"uid": "0"}}))
+            }
+            Method::GET => Answer::Object(200, json!({"items": []})),
+            Method::POST if path.ends_with("/token") => answer.clone(),
+            _ => Answer::Object(200, json!({"metadata": {"uid": "b"}})),
+        });
+        let (clients, requests) = here();
+        let (controller, metrics) = controller_with(clients, Some(connect));
+        let permit = controller.gate.permit().unwrap();
+        let access = decoded(&named("ci", &begun()));
+        let _ = controller.work(&permit, &AccessKey::new("team", "ci"), access, None).await;
+        let error = last_error(&requests);
+        assert!(error["message"].as_str().unwrap().starts_with(says), "{error}");
+        let text = metrics.encode();
+        for (code, calls) in [(code, 1), ("2xx", 0)] {
+            let line =
+                format!("coppice_issuer_calls_total{{issuer=\"TokenRequest\",code=\"{code}\"}} {calls}");
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+}

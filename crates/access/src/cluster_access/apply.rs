@@ -202,7 +202,12 @@ pub(super) async fn apply(
             work.issue_by_garden(memory, credential).await
         }
         step => {
+            let (requests, issues) =
+                (matches!(step, Step::Request { .. }), matches!(step, Step::Issue { .. }));
             let done = in_time(memory.ends, work.in_target(memory, step)).await;
+            if issues || requests && done.is_err() {
+                controller.metrics.issuer_called(observed.spec.issuer, answer_of(&done));
+            }
             match (done, &memory.target) {
                 (Ok(None), _) => Applied::Again,
                 (Ok(Some(status)), _) => work.save(status).await,
@@ -211,6 +216,11 @@ pub(super) async fn apply(
             }
         }
     }
+}
+
+/// What came of a call of an issuer, for metrics.
+fn answer_of<T>(called: &Result<T, Failure>) -> Result<(), Option<u16>> {
+    called.as_ref().map(|_| ()).map_err(|failure| failure.code)
 }
 
 /// What is done in a target, unless it takes too long.

@@ -50,7 +50,7 @@ pub(super) async fn observe(
         }
     };
     let namespace = shared.providers.namespace();
-    let usable = usable.map_err(|Failure { reason, message }| {
+    let usable = usable.map_err(|Failure { reason, message, .. }| {
         Failure::new(reason, format!("spec.credential: {message} (in the namespace {namespace})"))
     });
     Ok(Observation { usage, usable })

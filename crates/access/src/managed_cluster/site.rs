@@ -119,7 +119,7 @@ pub(super) fn throttle(controller: &ManagedClusterController, observed: &Managed
 }
 
 /// What a garden, or its kubeconfig, does not do.
-fn of_garden(target::Failure { reason, message }: target::Failure) -> Failure {
+fn of_garden(target::Failure { reason, message, .. }: target::Failure) -> Failure {
     let class = if [Reason::TargetUnreachable, Reason::TargetThrottled].contains(&reason) {
         FailureClass::Transient
     } else {

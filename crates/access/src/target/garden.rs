@@ -40,6 +40,11 @@ impl Shoot {
         Self { project: project.to_owned(), name: name.to_owned(), as_viewer }
     }
 
+    /// Who issues the kubeconfig by which it is reached.
+    pub(crate) const fn issuer(&self) -> Issuer {
+        if self.as_viewer { Issuer::GardenerViewer } else { Issuer::GardenerAdmin }
+    }
+
     const fn request(&self) -> (&'static str, &'static str) {
         if self.as_viewer {
             ("viewerkubeconfig", "ViewerKubeconfigRequest")
@@ -125,9 +130,9 @@ impl Target {
     /// The project of that name.
     pub(crate) async fn project(&self, name: &str) -> Result<Project, Failure> {
         let found = self.get::<FoundProject>(&format!("{CORE}/projects/{}", encoded(name))).await;
-        let found = match found {
-            Ok(found) => found,
-            Err(kube::Error::Api(status)) if status.code == 404 => FoundProject::default(),
+        let (found, code) = match found {
+            Ok(found) => (found, None),
+            Err(kube::Error::Api(status)) if status.code == 404 => (FoundProject::default(), Some(404)),
             Err(error) => return Err(Failure::by("the garden", &format!("show its project {name}"), &error)),
         };
         let FoundProject { metadata: FoundMeta { uid }, spec: FoundProjectSpec { namespace } } = found;
@@ -137,7 +142,7 @@ impl Target {
                 "the garden has no project {name} with a namespace: ask the platform to write the name of another one into spec.project of the \
                  ClusterProvider"
             );
-            return Err(Failure::new(Reason::TargetRefused, message));
+            return Err(Failure { code, ..Failure::new(Reason::TargetRefused, message) });
         }
         Ok(Project { uid, namespace })
     }
@@ -157,15 +162,16 @@ fn not_issued(shoot: &Shoot, resource: &str, error: &kube::Error) -> Failure {
         let message = format!(
             "the project {project} has no Shoot {name}: create it, or write the name of another one into a new ClusterAccess"
         );
-        return Failure::new(Reason::TargetRefused, message);
+        return Failure::new(Reason::TargetRefused, message).with_code(code);
     }
     let failure = Failure::by("the garden", &format!("create shoots/{resource} for the Shoot {name}"), error);
     match code {
         // It says so where the Shoot has no address or no authorities yet, and answers others meanwhile.
-        422 | 500 => Failure::new(
-            Reason::TargetRefused,
-            format!("{}: look whether the control plane of the Shoot is there", failure.message),
-        ),
+        422 | 500 => {
+            let message =
+                format!("{}: look whether the control plane of the Shoot is there", failure.message);
+            Failure { reason: Reason::TargetRefused, message, ..failure }
+        }
         _ => failure,
     }
 }

@@ -298,8 +298,8 @@ fn resource_of(path: &str) -> (&'static str, bool) {
     (RESOURCES.iter().find(|known| **known == resource).copied().unwrap_or(OTHER), named)
 }
 
-/// The status codes that the API server uses have a label of their own.
-fn code_label(status: StatusCode) -> &'static str {
+/// The label of a status code in metrics: those that the API server uses have one of their own, all others that of their class.
+pub fn code_label(status: StatusCode) -> &'static str {
     const CODES: &[(u16, &str)] = &[
         (200, "200"),
         (201, "201"),

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use super::super::issue::whole_second;
-use super::{Applied, Memory, Work, in_time, nowhere, observe};
+use super::{Applied, Memory, Work, answer_of, in_time, nowhere, observe};
 use crate::target::{Failure, Target};
 use crate::targets::{ReadError, SHOOT_SECONDS, Source};
 
@@ -42,6 +42,7 @@ impl Work<'_> {
         let garden = targets.of(&self.controller.clients, &of_garden, self.observed.deleting).await?;
         let Some(_place) = targets.place(&garden) else { return Ok(None) };
         let issued = in_time(ends, garden.kubeconfig_of_shoot(self.permit, shoot, seconds)).await;
+        self.controller.metrics.issuer_called(shoot.issuer(), answer_of(&issued));
         let is_silent = issued.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
         targets.answered(&garden, !is_silent);
         Ok(Some(issued.map_err(|failure| self.throttle((&of_garden, &garden), failure))?))

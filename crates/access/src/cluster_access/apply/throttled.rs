@@ -15,6 +15,7 @@ impl Work<'_> {
         if let Some(provider) = provider {
             controller.providers.budgets.throttle(provider, until);
         }
-        Failure::new(failure.reason, format!("{}; nothing is asked of it before {until}", failure.message))
+        let message = format!("{}; nothing is asked of it before {until}", failure.message);
+        Failure { message, ..failure }
     }
 }
