@@ -4,6 +4,7 @@
 mod cluster;
 mod own;
 mod requests;
+mod signals;
 
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ use crate::{Exit, Io, with_progress};
 /// rights that it needs. In the target it asks for one ConfigMap, which need not exist.
 ///
 /// With --new-cluster it makes a cluster for all that, as a ManagedCluster, waits until that is ready, and deletes it at the end, also after
-/// a step that failed, and when it is stopped by SIGINT or SIGTERM. A cluster costs money as long as it is there.
+/// a step that failed, and when it is stopped by SIGINT, SIGTERM or SIGHUP. A cluster costs money as long as it is there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice probe -n coppice-probe --provider shop-probe      with a ClusterProvider: the probe reads no kubeconfig of an administrator
@@ -165,7 +166,9 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
         IssuerArg::ClientCertificate => Issuer::ClientCertificate,
     };
     let source = args.cluster.source(wanted.as_ref().map(|wanted| wanted.name.as_str()));
-    let (now, until) = (io.now, args.until(io.now, wanted.as_ref()));
+    let most = args.most(wanted.as_ref());
+    let ends = Instant::now().checked_add(most);
+    let (now, until) = (io.now, later(io.now, most));
     let place = (&api.client, api.namespace.as_str());
     let cluster = wanted.map(|wanted| NewCluster::new(place, wanted, args.cluster_timeout, (now, until)));
     let mut probe = Probe {
@@ -188,30 +191,49 @@ pub(crate) async fn run(args: &ProbeArgs, connection: &ConnectionArgs, io: &mut 
         ..ProbeReport::default()
     };
     let mut created = Created::default();
-    let done = tokio::select! {
-        done = Box::pin(steps(&mut probe, cluster.as_ref(), &mut report, &mut created, io)) => Some(done),
-        () = stopped(cluster.is_some()) => None,
+    let end = tokio::select! {
+        // A step that ends then says why.
+        biased;
+        done = Box::pin(steps(&mut probe, cluster.as_ref(), &mut report, &mut created, io)) => End::Steps(done),
+        () = stopped(cluster.is_some()) => End::Stopped,
+        () = passed(ends) => End::Late,
     };
     if !report.ok {
-        report.cleanup = Box::pin(clean_up(&probe, cluster.as_ref(), &created, done.is_none())).await;
+        report.cleanup = Box::pin(clean_up(&probe, cluster.as_ref(), &created, &end)).await;
     }
     match args.output {
         Output::Json => print::json(io.out, &report)?,
         Output::Table => write(&report, !args.no_headers, io)?,
     }
     // What is left is said before that.
-    done.transpose()?;
+    if let End::Steps(done) = end {
+        done?;
+    }
     Ok(if report.ok { Exit::Ok } else { Exit::Attention })
 }
 
 impl ProbeArgs {
-    /// Until when a probe that begins now runs at most: what it has created is left to it until then.
-    fn until(&self, now: Timestamp, wanted: Option<&Template>) -> Timestamp {
+    /// For how long a probe runs at most: what it has created is left to it until then.
+    fn most(&self, wanted: Option<&Template>) -> std::time::Duration {
         // What others left is deleted, it is made, and it is deleted.
-        let of_cluster = wanted.map_or(0, |_| self.cluster_timeout.as_secs_i64().saturating_mul(3));
-        let seconds = self.timeout.as_secs_i64().saturating_add(of_cluster);
-        now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+        let of_cluster = wanted.map_or(0, |_| self.cluster_timeout.as_secs().saturating_mul(3));
+        std::time::Duration::from_secs(self.timeout.as_secs().saturating_add(of_cluster))
     }
+}
+
+/// That much later, or never.
+fn later(now: Timestamp, most: std::time::Duration) -> Timestamp {
+    SignedDuration::try_from(most).ok().and_then(|most| now.checked_add(most).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// How the steps ended.
+enum End {
+    /// By themselves.
+    Steps(Result<()>),
+    /// Somebody has stopped them.
+    Stopped,
+    /// All of its time is over: other probes delete what it has created.
+    Late,
 }
 
 /// The uids of what a probe has created, as far as it knows them.
@@ -226,10 +248,17 @@ async fn clean_up(
     probe: &Probe<'_>,
     cluster: Option<&NewCluster>,
     created: &Created,
-    is_stopped: bool,
+    end: &End,
 ) -> Option<String> {
     let mut said = Vec::new();
-    said.extend(is_stopped.then(|| "it was stopped".to_owned()));
+    said.extend(match end {
+        End::Steps(_) => None,
+        End::Stopped => Some("it was stopped".to_owned()),
+        End::Late => {
+            let more = if cluster.is_some() { "--timeout or --cluster-timeout" } else { "--timeout" };
+            Some(format!("its time was over at {}: give it more by {more}", probe.until))
+        }
+    });
     said.extend(probe.give_up(created.access.as_deref()).await);
     if let Some(cluster) = cluster {
         said.extend(cluster.give_up(created.cluster.as_deref()).await);
@@ -237,38 +266,22 @@ async fn clean_up(
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// Until somebody stops a probe that makes a cluster: by SIGINT, or by SIGTERM, as a Job does that has taken too long. Others are stopped as
-/// any command is: what they leave costs nothing, and the next one deletes it.
+/// Until somebody stops a probe that makes a cluster. Others are stopped as any command is: what they leave costs nothing, and the next one
+/// deletes it.
 async fn stopped(is_caught: bool) {
-    if !is_caught {
-        return std::future::pending().await;
-    }
-    let interrupted = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = interrupted => {}
-        () = terminated() => {}
+    if is_caught {
+        signals::received().await;
+    } else {
+        std::future::pending().await
     }
 }
 
-#[cfg(unix)]
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    match signal(SignalKind::terminate()) {
-        Ok(mut signals) => {
-            signals.recv().await;
-        }
-        Err(_) => std::future::pending().await,
+/// Until then; none: for ever.
+async fn passed(ends: Option<Instant>) {
+    match ends {
+        Some(ends) => tokio::time::sleep_until(ends).await,
+        None => std::future::pending().await,
     }
-}
-
-#[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
 }
 
 /// Does one step after another, until one fails.
@@ -375,3 +388,6 @@ fn write(report: &ProbeReport, with_headers: bool, io: &mut Io<'_>) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
