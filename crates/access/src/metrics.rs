@@ -45,6 +45,7 @@ pub struct AccessMetrics {
     failures: Family<ByReason, Counter>,
     blocked: Family<ByReason, Counter>,
     issuer_calls: Family<ByIssuer, Counter>,
+    tried_out_again: Family<ByResult, Counter>,
     skipped: Counter,
     left_in_targets: Counter,
     sweeps_stopped: Gauge,
@@ -89,6 +90,11 @@ struct ByReason {
 struct ByIssuer {
     issuer: &'static str,
     code: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
 }
 
 /// The code of what was issued. There is one of 200 and 201, by the issuer.
@@ -190,6 +196,7 @@ impl AccessMetrics {
             failures: Family::default(),
             blocked: Family::default(),
             issuer_calls: Family::default(),
+            tried_out_again: Family::default(),
             skipped: Counter::default(),
             left_in_targets: Counter::default(),
             sweeps_stopped: Gauge::default(),
@@ -208,6 +215,9 @@ impl AccessMetrics {
             }
             for reason in Reason::seen_at(ReasonPlace::AccessBlocked) {
                 let _ = this.blocked.get_or_create(&ByReason { reason: reason.as_str() });
+            }
+            for result in ["valid", "invalid", "unknown"] {
+                let _ = this.tried_out_again.get_or_create(&ByResult { result });
             }
             for issuer in ISSUERS {
                 let _ = this.issuer_calls.get_or_create(&ByIssuer { issuer: issuer.as_str(), code: ISSUED });
@@ -254,6 +264,7 @@ impl AccessMetrics {
             self.blocked.clone(),
         );
         to.register("issuer_calls", "Attempts to have a credential issued, by `issuer` and the HTTP `code` that ended them: `2xx` of what was issued, `error` where there was no answer or one that is not used. `GardenerAdmin` and `GardenerViewer` have also the kubeconfigs by which `coppice-access` itself reaches a Shoot", self.issuer_calls.clone());
+        to.register("credential_checks", "Credentials in Secrets that were tried out again, once a day each where they are not replaced before that, by result: `valid`, `invalid` (the target does not take it), or `unknown` (it did not answer)", self.tried_out_again.clone());
         to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
         to.register(
             "access_withdrawals",
@@ -351,6 +362,11 @@ impl AccessMetrics {
         let label = |code: Option<u16>| StatusCode::from_u16(code?).ok().map(code_label);
         let code = answer.map_or_else(|code| label(code).unwrap_or(NO_CODE), |()| ISSUED);
         self.issuer_calls.get_or_create(&ByIssuer { issuer: issuer.as_str(), code }).inc();
+    }
+
+    /// A credential in a Secret was tried out again: `valid`, `invalid` or `unknown`.
+    pub(crate) fn tried_out_again(&self, result: &'static str) {
+        self.tried_out_again.get_or_create(&ByResult { result }).inc();
     }
 
     /// An access is gone, and nothing was revoked.

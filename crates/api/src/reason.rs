@@ -402,8 +402,8 @@ reasons! {
             "Wait. If it comes again and again, look which requests the target has so many of, or lower `spec.callsPerMinute` of the ClusterProvider.";
         /// The target's API server refuses a request, or the garden by which a Shoot is reached.
         TargetRefused: [Event, AccessBlocked, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
-        /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short. It is not
-        /// written into the Secret.
+        /// The credential was issued and does not permit what was asked for, permits more, or is valid for far too long or short: it is not
+        /// written into the Secret. Or the one in the Secret was tried out again and is not valid any more.
         VerificationFailed: [Event, AccessBlocked, Access], "Compare `spec.rights` with what the target grants to the identity in status, or do what the message says.";
         /// The Secret could not be written.
         WriteFailed: [Event, AccessBlocked, Access], "Do what the message says.";

@@ -2,7 +2,7 @@
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
-use coppice_api::schema as shared;
+use coppice_api::{Reason, schema as shared};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -343,6 +343,11 @@ pub struct ClusterAccessStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub not_after: Option<Timestamp>,
+    /// When it was last tried out again, by the target's answer whose it is: once a day, where it is not replaced before that. Absent: not
+    /// since it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shared::status_instant")]
+    pub verified_at: Option<Timestamp>,
     /// When it is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
@@ -410,10 +415,17 @@ pub struct ClusterAccessStatus {
 }
 
 impl ClusterAccessStatus {
-    /// Until when what the Secret holds is valid; none if it holds no credential of ours, as far as is known.
+    /// Until when what the Secret holds is valid; none if it holds no credential of ours that is, as far as is known.
     pub fn held_until(&self) -> Option<Timestamp> {
         let left_by_crash = self.intent.as_ref().and_then(|intent| intent.written_until);
-        left_by_crash.or_else(|| self.output.as_ref().and(self.not_after))
+        let output = self.output.as_ref().filter(|_| !self.is_disproven());
+        left_by_crash.or_else(|| output.and(self.not_after))
+    }
+
+    /// Whether what the Secret holds was tried out again and is not valid. While another one is being issued it is that one which failed.
+    fn is_disproven(&self) -> bool {
+        let has_failed = |error: &LastError| error.reason == Reason::VerificationFailed.as_str();
+        self.intent.is_none() && self.last_error.as_ref().is_some_and(has_failed)
     }
 
     /// Every credential that may be valid: the one that the Secret holds, those that are to be revoked, and the one that is being issued.

@@ -18,6 +18,7 @@ pub mod observed;
 pub mod plan;
 pub mod probe;
 mod provider;
+mod recheck;
 mod revocation;
 pub mod rights;
 pub mod rotation;
@@ -35,6 +36,7 @@ pub use plan::{Step, plan};
 pub use provider::{
     GrantVerdict, Permission, Usage, grant_verdict, needs_labels, permission, provider_status, valid_until,
 };
+pub use recheck::tried_out_again;
 pub use rotation::revocation_deadline;
 pub use source::{FoundCluster, ManagedClusterNotReady, NotReadyCause, resolve};
 pub use status::{adopted, failed, revoked, rights_applied};

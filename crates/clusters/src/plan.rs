@@ -19,9 +19,10 @@ use crate::observed::{
     IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
 };
 use crate::provider::Permission;
+use crate::recheck;
 use crate::revocation::{are_too_many, revoke_superseded};
 use crate::rights::namespaces;
-use crate::rotation::{next_attempt, next_restoration, next_rotation, revocation_deadline};
+use crate::rotation::{is_newly_due, next_attempt, next_restoration, next_rotation, revocation_deadline};
 use crate::source::{cluster_goes, is_no_longer_refused, names_cluster, not_ready};
 use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal, withdrawn_meanwhile};
@@ -85,6 +86,8 @@ pub enum Step {
         /// The credential that it is to be.
         credential: String,
     },
+    /// Try out again what the Secret holds, by that alone. It is read first.
+    TryOutAgain,
     /// Delete the Secret in the target that a superseded credential is bound to.
     Revoke {
         /// The credential.
@@ -108,7 +111,7 @@ impl Step {
     /// a status that is saved, waits for none.
     pub fn waits_for_place(&self, observed: &Observed) -> bool {
         match self {
-            Self::Identify => true,
+            Self::Identify | Self::TryOutAgain => true,
             // It is read to issue a credential, and would be read again each time that there is no place.
             Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
             // It is read to apply other rights.
@@ -288,7 +291,8 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         }
         Ok(_) => {}
     }
-    revoke_superseded(observed, now).unwrap_or_else(|| steady(observed, now))
+    let step = revoke_superseded(observed, now).or_else(|| recheck::due(observed, now));
+    step.unwrap_or_else(|| steady(observed, now))
 }
 
 /// Whether the target has the rights of the spec as it is now.
@@ -405,16 +409,6 @@ fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     (is_of_this_spec(observed, error) && now < next).then_some(next)
 }
 
-/// Whether a rotation has become due since something failed: that goes first, since a credential that is valid for minutes would expire
-/// while a revocation that keeps failing waits for its next attempts.
-fn is_newly_due(observed: &Observed, now: Timestamp) -> bool {
-    let due =
-        validity(&observed.status).map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
-    due.is_some_and(|due| {
-        due <= now && observed.status.last_error.as_ref().is_some_and(|error| error.at < due)
-    })
-}
-
 /// Whether it failed with the spec as it is now: another one is tried at once.
 pub(crate) fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
     error.generation == observed.generation
@@ -435,7 +429,8 @@ pub(crate) fn steady(observed: &Observed, now: Timestamp) -> Step {
     // Those that have expired are listed no more.
     let superseded = status.superseded_certificates.iter().map(|certificate| certificate.not_after).min();
     let revocation = status.revokes_at.filter(|at| *at > now);
-    let all = [waits_until(observed, now), rotation, expiry, superseded, revocation];
+    let check = recheck::next(observed).filter(|at| *at > now);
+    let all = [waits_until(observed, now), rotation, expiry, superseded, revocation, check];
     Step::Wait(all.into_iter().flatten().min())
 }
 

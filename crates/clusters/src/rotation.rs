@@ -3,7 +3,8 @@
 use coppice_clusters_api::{ClusterAccessSpec, LastError, Restored};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::Validity;
+use crate::observed::{Observed, Validity};
+use crate::status::validity;
 
 /// The first pause after a failure.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
@@ -21,8 +22,22 @@ const MAX_JITTER: i64 = 100;
 pub fn next_rotation(spec: &ClusterAccessSpec, uid: &str, validity: Validity) -> Timestamp {
     let granted = validity.not_after.duration_since(validity.not_before).as_secs().max(0);
     let time = granted.min(spec.ttl.as_secs_i64()) * i64::from(spec.rotate_at) / 100;
-    let early = time * (i64::from(hash(uid)) % (MAX_JITTER + 1)) / 1000;
-    later(validity.not_before, SignedDuration::from_secs(time - early))
+    later(validity.not_before, SignedDuration::from_secs(earlier_by_uid(time, uid)))
+}
+
+/// So many seconds, less a jitter from the uid: a tenth of them at most.
+pub(crate) fn earlier_by_uid(seconds: i64, uid: &str) -> i64 {
+    seconds - seconds * (i64::from(hash(uid)) % (MAX_JITTER + 1)) / 1000
+}
+
+/// Whether a rotation has become due since something failed: that goes first, since a credential that is valid for minutes would expire
+/// while a revocation that keeps failing waits for its next attempts.
+pub(crate) fn is_newly_due(observed: &Observed, now: Timestamp) -> bool {
+    let due =
+        validity(&observed.status).map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
+    due.is_some_and(|due| {
+        due <= now && observed.status.last_error.as_ref().is_some_and(|error| error.at < due)
+    })
 }
 
 /// When what failed is tried again: 1, 2, 4, 8, 16, then 30 minutes later.

@@ -153,7 +153,10 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
             known("The target's API server has answered, as the cluster that credentials were issued in.")
         });
     let verified = failed(Reason::VerificationFailed).unwrap_or_else(|| {
-        known("The credential permits what was asked for, and no more, as far as it was tried.")
+        let last = status.verified_at.map_or(String::new(), |at| format!(" It was last tried out at {at}."));
+        known(&format!(
+            "The credential permits what was asked for, and no more, as far as it was tried.{last}"
+        ))
     });
     let written = if is_written {
         state("True", Reason::CredentialValid.as_str(), "The Secret holds the credential.")
@@ -274,7 +277,7 @@ pub fn adopted(
     supersede(observed, &mut status, now);
     status.credential = Some(intent.credential.clone());
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
-    status.output = Some(output.revision.clone());
+    (status.output, status.verified_at) = (Some(output.revision.clone()), None);
     status.rotated.clone_from(&intent.rotate);
     if observed.spec.issuer.is_of_garden() {
         status.identity.clone_from(&observed.user_name);

@@ -160,6 +160,7 @@ fn without_credential(observed: &Observed) -> ClusterAccessStatus {
         credential: None,
         not_before: None,
         not_after: None,
+        verified_at: None,
         output: None,
         intent: None,
         superseded: Vec::new(),

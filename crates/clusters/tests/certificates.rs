@@ -156,6 +156,7 @@ impl DurableState {
             Step::TakeTurn => memory.turn = Turn::Granted,
             Step::ReadCluster => panic!("it is none of Cluster API"),
             Step::FindRights | Step::TakeRights => panic!("what it has is allowed"),
+            Step::TryOutAgain => panic!("it is replaced within a day"),
             Step::FindAccount => panic!("status names the target from the beginning"),
             Step::ApplyRights => {
                 self.rights = !self.is_of_garden();

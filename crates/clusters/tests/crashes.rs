@@ -209,6 +209,7 @@ impl DurableState {
                 memory.target = Some(TargetIdentity { uid, endpoint: self.endpoint.to_string() });
             }
             Step::FindRights | Step::TakeRights => panic!("it is none of a provider"),
+            Step::TryOutAgain => panic!("it is replaced within a day"),
             Step::FindAccount => panic!("status names the target before anything is done there"),
             Step::ApplyRights => {
                 assert!(self.access.status.sequence > 0, "an intent comes first");

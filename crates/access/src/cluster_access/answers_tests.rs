@@ -2,8 +2,11 @@
 
 use std::sync::Mutex;
 
-use coppice_clusters::kubeconfig::Kubeconfig;
-use coppice_scripted::{Answer, Sent, scripted};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use coppice_clusters::kubeconfig::{Kubeconfig, Unencrypted, parse, sha256};
+use coppice_runtime::read;
+use coppice_scripted::{Answer, NOW, Sent, scripted};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -118,6 +121,81 @@ async fn what_an_issuer_does_not_issue_is_counted_by_the_code_that_status_has_to
         for (code, calls) in [(code, 1), ("2xx", 0)] {
             let line =
                 format!("coppice_issuer_calls_total{{issuer=\"TokenRequest\",code=\"{code}\"}} {calls}");
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+}
+
+/// One whose Secret holds a credential for a month that was issued so many hours ago, and that Secret.
+fn held(hours: i64) -> (Value, Value) {
+    let value = target()["data"]["kubeconfig"].clone();
+    let text = BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap();
+    let endpoint = parse(&text, Unencrypted::Nowhere).unwrap().cluster.endpoint();
+    let at = |hours: i64| (NOW + jiff::SignedDuration::from_hours(hours)).to_string();
+    let mut access = object(
+        "8",
+        &json!({
+            "sequence": 1, "observedGeneration": 1, "credential": "u-1", "notBefore": at(-hours), "notAfter": at(30 * 24 - hours),
+            "output": {"uid": "s", "resourceVersion": "7", "sha256": sha256(&text)}, "target": {"uid": "0", "endpoint": endpoint}
+        }),
+    );
+    access["spec"]["ttl"] = json!("30d");
+    let metadata = json!({
+        "name": "out", "namespace": "team", "uid": "s", "resourceVersion": "7", "labels": {"coppice.dev/access": "u"},
+        "annotations": {"coppice.dev/credential": "u-1"}
+    });
+    (access, json!({"metadata": metadata, "type": "Opaque", "data": {"kubeconfig": value}}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_is_valid_for_weeks_is_tried_out_once_a_day_by_itself_alone() {
+    let who = |name: &str| Answer::Object(201, json!({"status": {"userInfo": {"username": name}}}));
+    let ours = || who("system:serviceaccount:coppice-access:coppice-u");
+    for (hours, answer, result, expected) in [
+        (21, ours(), None, None),
+        (25, ours(), Some("valid"), Some(Value::Null)),
+        (25, Answer::Refused(401), Some("invalid"), Some(json!("VerificationFailed"))),
+        (25, who("somebody"), Some("invalid"), Some(json!("VerificationFailed"))),
+        (25, Answer::Refused(503), Some("unknown"), Some(json!("TargetUnreachable"))),
+    ] {
+        let (connect, asked) = there(move |_, _| answer.clone());
+        let (access, secret) = held(hours);
+        let (stored, output) = (access.clone(), secret.clone());
+        let (clients, requests) = scripted(move |method, path, body| match *method {
+            Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+            Method::GET if path.ends_with("/secrets/out") => Answer::Object(200, output.clone()),
+            Method::GET if path.ends_with("/clusteraccesses/ci") => Answer::Object(200, stored.clone()),
+            Method::PUT => {
+                let mut saved = stored.clone();
+                saved["status"] = body["status"].clone();
+                Answer::Object(200, saved)
+            }
+            Method::POST => Answer::Object(201, json!({})),
+            _ => Answer::Refused(404),
+        });
+        let (controller, metrics) = controller_with(clients, Some(connect));
+        controller.accesses.upsert("team", decoded(&access));
+        let secret = read::decoded::<OutputSecrets>(secret.to_string().as_bytes(), &()).unwrap();
+        controller.outputs.upsert("team", secret);
+        let done = Arc::new(controller).reconcile(AccessKey::new("team", "ci")).await;
+        assert!(matches!(done, ReconcileResult::At(_)), "{done:?}");
+        let paths: Vec<String> = asked.lock().unwrap().iter().map(|sent| sent.path.clone()).collect();
+        let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        assert_eq!(paths, vec![review; usize::from(result.is_some())], "{hours}");
+        let requests = requests.lock().unwrap();
+        let saved =
+            requests.iter().filter(|sent| sent.method == Method::PUT).map(|sent| &sent.body["status"]);
+        let tried: Vec<&Value> =
+            saved.filter(|saved| !saved["verifiedAt"].is_null() || !saved["lastError"].is_null()).collect();
+        assert_eq!(tried.first().map(|saved| saved["lastError"]["reason"].clone()), expected, "{tried:?}");
+        let verified = tried.first().map(|saved| saved["verifiedAt"] == NOW.to_string());
+        assert_eq!(verified, expected.as_ref().map(Value::is_null));
+        for of in ["valid", "invalid", "unknown"] {
+            let line = format!(
+                "coppice_credential_checks_total{{result=\"{of}\"}} {}",
+                i32::from(result == Some(of))
+            );
+            let text = metrics.encode();
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }
     }

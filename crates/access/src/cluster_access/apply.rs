@@ -198,6 +198,7 @@ pub(super) async fn apply(
         Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
         Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
         Step::Identify => work.identify(memory).await,
+        Step::TryOutAgain => work.try_out_again(memory).await,
         Step::Request { credential } if observed.spec.issuer.is_of_garden() => {
             work.issue_by_garden(memory, credential).await
         }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User};
 use coppice_clusters::probe::questions;
-use coppice_clusters::{IssueProgress, Observed};
+use coppice_clusters::{IssueProgress, Observed, OutputFact, tried_out_again};
 use coppice_clusters_api::Issuer;
 use coppice_runtime::client::Clients;
 
-use super::Work;
+use super::{Applied, Memory, Work, in_time};
 use crate::target::{Failure, Target, VerificationResult, try_out, user_of};
 
 /// A target's authorizer hears of a new binding a moment after it was written: so often a credential is tried out.
@@ -66,6 +66,50 @@ impl Work<'_> {
         };
         let right = self.try_out(target, &clients, &written.user).await? == VerificationResult::Right;
         Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
+    }
+
+    /// Tries out again what the Secret holds, by that alone: the target is asked whose it is, and nobody else for anything. What it holds is what
+    /// was written there, for the server that it names.
+    pub(super) async fn try_out_again(&self, memory: &mut Memory) -> Applied {
+        if matches!(self.observed.output, OutputFact::Watched(_)) {
+            return self.read_output(memory).await;
+        }
+        let (controller, Observed { uid, spec, .. }) = (self.controller, self.observed);
+        let Ok(written) = kubeconfig::parse(&memory.value, Unencrypted::ToLoopback) else {
+            return self.disproven("it is no kubeconfig of this version").await;
+        };
+        let identity = spec.issuer.identity(uid).or_else(|| user_of(&written.user)).unwrap_or_default();
+        let clients = match controller.targets.clients(&written).await {
+            Ok(clients) => clients,
+            Err(failure) => return self.disproven(&failure.message).await,
+        };
+        let target = Target { kubeconfig: written, clients };
+        let Some(_place) = controller.targets.place(&target) else { return Applied::Busy };
+        let found = in_time(memory.ends, try_out(&target.clients, &identity, &[])).await;
+        let is_silent = found.as_ref().is_err_and(|failure| failure.reason == Reason::TargetUnreachable);
+        controller.targets.answered(&target, !is_silent);
+        controller.metrics.tried_out_again(match found {
+            Ok(VerificationResult::Right) => "valid",
+            Ok(VerificationResult::NotValid | VerificationResult::Wrong(_)) => "invalid",
+            Err(_) => "unknown",
+        });
+        match found {
+            Ok(VerificationResult::Right) => {
+                self.save(tried_out_again(self.observed, controller.now())).await
+            }
+            Ok(VerificationResult::NotValid) => self.disproven("the target does not take it").await,
+            Ok(VerificationResult::Wrong(why)) => self.disproven(&why).await,
+            Err(failure) => self.failed(&failure).await,
+        }
+    }
+
+    /// What the Secret holds is not valid, and stays there: whether another one would be is decided by somebody.
+    async fn disproven(&self, why: &str) -> Applied {
+        let message = format!(
+            "the credential in the Secret is not valid any more: {why}; if that is not put right in the target, write another spec.rotate to have \
+             another one issued"
+        );
+        self.failed(&Failure::new(Reason::VerificationFailed, message)).await
     }
 
     /// Tries a credential out, more than once where it does not permit what it is to permit.
