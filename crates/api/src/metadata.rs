@@ -27,11 +27,11 @@ pub struct TreeMetadata {
 pub struct MetadataKeys {
     /// Keys of labels. Default: none, so that each key is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::settable_keys")]
+    #[schemars(schema_with = "schema::settable_labels")]
     pub labels: Vec<String>,
     /// Keys of annotations. Default: none, so that each key is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::settable_keys")]
+    #[schemars(schema_with = "schema::settable_annotations")]
     pub annotations: Vec<String>,
 }
 

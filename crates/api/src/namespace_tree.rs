@@ -207,7 +207,7 @@ pub enum PropagationMode {
 /// The quota of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(extend("x-kubernetes-validations" = [{
+#[schemars(transform = schema::refuse_scopes, extend("x-kubernetes-validations" = [{
     "rule": "!has(self.required) || self.required.all(name, name in self.hard)",
     "message": "a resource that Subnamespaces have to name has to be one that the tree limits: write in required names as they are in hard"
 }]))]

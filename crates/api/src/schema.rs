@@ -4,7 +4,9 @@ mod quotas;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-pub(crate) use self::quotas::{partitions, quota_hard, required_resources, status_hard, tree_hard};
+pub(crate) use self::quotas::{
+    partitions, quota_hard, refuse_scopes, required_resources, status_hard, tree_hard,
+};
 use crate::cluster_manager::MAX_ANNOTATION_VALUE;
 use crate::names::{RESERVED_DOMAINS, reserved_keys};
 
@@ -24,6 +26,10 @@ const LABEL_KEY: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za
 const INVALID_LABEL_KEY: &str = "write a label's key, such as app or example.com/app: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
 /// The sentence for a bad key of an annotation.
 const INVALID_ANNOTATION_KEY: &str = "write an annotation's key, such as example.com/ttl: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+/// How a key looks whose parts the API server does not take, although all of it is no longer than a key may be.
+const LONG_KEY: &str = "[^/]{64}$|^[^/]{254,}/";
+/// The sentence for such a key.
+const INVALID_KEY_PARTS: &str = "the name in a key has at most 63 characters, and the prefix in front of its '/' at most 253: write a shorter one";
 /// The sentence for a duration that is too long.
 const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbers of at most ten digits";
 
@@ -180,9 +186,19 @@ fn all_settable() -> serde_json::Value {
     settable(&format!("self.all(key, !key.matches('{}'))", reserved_keys()))
 }
 
+/// A rule against keys of which one part is too long for the API server, by a rule that holds for those that are not.
+fn short_parts(rule: &str) -> serde_json::Value {
+    serde_json::json!({ "rule": rule, "message": INVALID_KEY_PARTS })
+}
+
+/// The same of all keys of a map.
+fn all_short_parts() -> serde_json::Value {
+    short_parts(&format!("self.all(key, !key.matches('{LONG_KEY}'))"))
+}
+
 /// Labels that a namespace is to have.
 pub(crate) fn set_labels(generator: &mut SchemaGenerator) -> Schema {
-    with_rules(match_labels(generator), [all_settable()])
+    with_rules(match_labels(generator), [all_short_parts(), all_settable()])
 }
 
 /// Annotations that a namespace is to have.
@@ -194,17 +210,28 @@ pub(crate) fn set_annotations(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-validations": [{
             "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
             "message": INVALID_ANNOTATION_KEY
-        }, all_settable()]
+        }, all_short_parts(), all_settable()]
     })
 }
 
 /// So many keys of labels, and of annotations, a tree allows, and so many are inherited.
 const MAX_SETTABLE_KEYS: usize = 32;
 
-/// Keys of labels or annotations that a namespace may be given.
-pub(crate) fn settable_keys(generator: &mut SchemaGenerator) -> Schema {
+/// Keys of labels that a namespace may be given.
+pub(crate) fn settable_labels(generator: &mut SchemaGenerator) -> Schema {
+    settable_keys(label_key(generator))
+}
+
+/// Keys of annotations that a namespace may be given.
+pub(crate) fn settable_annotations(generator: &mut SchemaGenerator) -> Schema {
+    settable_keys(annotation_key(generator))
+}
+
+/// Keys that look like this, and give no rights.
+fn settable_keys(key: Schema) -> Schema {
+    let short = short_parts(&format!("!self.matches('{LONG_KEY}')"));
     let not_reserved = settable(&format!("!self.matches('{}')", reserved_keys()));
-    let key = with_rules(label_key(generator), [not_reserved]);
+    let key = with_rules(key, [short, not_reserved]);
     json_schema!({
         "type": "array", "maxItems": MAX_SETTABLE_KEYS, "x-kubernetes-list-type": "set", "items": key
     })

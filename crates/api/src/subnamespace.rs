@@ -75,6 +75,7 @@ pub struct SubnamespaceSpec {
 /// A quota that is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = schema::refuse_scopes)]
 pub struct QuotaRequest {
     /// Amounts of resources, as in `spec.hard` of a ResourceQuota; `cpu` and `requests.cpu` are the same. Only what the tree limits
     /// can be asked for; of what is left out, the namespace gets nothing.

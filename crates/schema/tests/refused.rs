@@ -64,7 +64,82 @@ fn mistakes_are_refused_in_the_api_servers_words() {
 
 #[test]
 fn mistakes_in_the_kinds_of_trees_are_refused_with_what_to_write_instead() {
-    refused(include_str!("refused_trees.yaml"), 60);
+    refused(include_str!("refused_trees.yaml"), 90);
+}
+
+#[test]
+fn numbers_of_objects_are_whole_in_every_form_that_is() {
+    let schema = schema("NamespaceTree");
+    let causes = |pods: Value| {
+        let spec =
+            json!({"root": "shop", "quota": {"hard": {"cpu": "1.5", "memory": "0.5Gi", "pods": pods}}});
+        let causes = schema.validate(&json!({"metadata": {"name": "m"}, "spec": spec}), None);
+        causes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for whole in
+        [json!(10), json!("10"), json!("+2"), json!("1.0"), json!("1.5k"), json!("1.5e3"), json!("2000m")]
+    {
+        assert_eq!(causes(whole.clone()), Vec::<String>::new(), "{whole}");
+    }
+    for part in ["1.5", ".5", "1.50", "500m", "1500m", "10m", "1m"] {
+        let said = causes(json!(part)).join(" ");
+        assert!(said.contains("objects are counted, and there is no part of one"), "{part}: {said}");
+    }
+}
+
+#[test]
+fn every_name_that_quotas_count_is_accepted() {
+    let schema = schema("Subnamespace");
+    let causes = |resource: &str| {
+        let object = json!({"metadata": {"name": "m"}, "spec": {"quota": {"hard": {resource: 1}}}});
+        schema.validate(&object, None).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for good in [
+        "cpu",
+        "requests.ephemeral-storage",
+        "limits.memory",
+        "hugepages-2Mi",
+        "requests.hugepages-1Gi",
+        "pods",
+        "secrets",
+        "services.loadbalancers",
+        "requests.storage",
+        "count/pods",
+        "count/services",
+        "count/deployments.apps",
+        "requests.nvidia.com/gpu",
+        "gold.storageclass.storage.k8s.io/requests.storage",
+        "gold.storageclass.storage.k8s.io/persistentvolumeclaims",
+        "gpu.deviceclass.resource.k8s.io/devices",
+        "requests.deviceclass.resource.kubernetes.io/gpu",
+    ] {
+        assert_eq!(causes(good), Vec::<String>::new(), "{good}");
+    }
+    for bad in [
+        "cpus",
+        "CPU",
+        "storage",
+        "limits.storage",
+        "requests.pods",
+        "hugepages-",
+        "nvidia.com/gpu",
+        "limits.nvidia.com/gpu",
+    ] {
+        let said = causes(bad).join(" ");
+        assert!(said.contains("write the name of a resource that quotas count"), "{bad}: {said}");
+    }
+}
+
+#[test]
+fn nothing_of_a_scope_is_dropped_before_it_is_refused() {
+    for kind in ["NamespaceTree", "Subnamespace"] {
+        let schema = schema(kind);
+        let scopes = json!({"scopes": ["BestEffort"], "scopeSelector": {"matchExpressions": [{"scopeName": "Terminating"}]}});
+        let mut object = json!({"spec": {"quota": scopes}});
+        let written = object.clone();
+        assert_eq!(schema.prune(&mut object), Vec::<String>::new(), "{kind}");
+        assert_eq!(object, written);
+    }
 }
 
 #[test]

@@ -33,10 +33,10 @@ impl Case {
         }
     }
 
-    /// What the API server answers to one that is not there yet.
-    async fn created(&self, admin: &Wire) -> anyhow::Result<WireResponse> {
+    /// What the API server answers to one that is not there yet, if it is asked to treat unknown fields so.
+    async fn created(&self, admin: &Wire, validation: &str) -> anyhow::Result<WireResponse> {
         let name = self.name.as_deref().unwrap_or("m");
-        let path = format!("{}?fieldValidation=Strict", self.all());
+        let path = format!("{}?fieldValidation={validation}", self.all());
         admin.send("POST", &path, PLAIN, object(&self.kind, name, &self.spec)).await
     }
 
@@ -74,16 +74,29 @@ fn what_is_written_wrong_is_refused_with_what_to_write_instead() -> Test {
     on_trees(async |on| {
         on.test_cluster.namespace(NAMESPACE).await?;
         let cases: Vec<Case> = serde_yaml::from_str(CASES)?;
-        ensure!(cases.len() >= 60, "{} cases", cases.len());
+        ensure!(cases.len() >= 90, "{} cases", cases.len());
         for case in &cases {
             let answer = match &case.old {
-                None => case.created(&on.admin).await?,
+                None => case.created(&on.admin, "Strict").await?,
                 Some(old) if case.kind == "NamespaceTree" => case.changed(&on.admin, old).await?,
                 // Who asks for a transfer writes their own name: `trees_transfers_access.rs` changes those.
                 Some(_) => continue,
             };
             case.is_said_in(&answer).with_context(|| case.what.clone())?;
         }
-        Ok(())
+        scopes_are_refused_to_every_client(&on.admin, &cases).await
     })
+}
+
+/// What is not in the schema is dropped for most clients, and the object is stored without it: a scope is refused to all of them.
+async fn scopes_are_refused_to_every_client(admin: &Wire, cases: &[Case]) -> Test {
+    let scoped: Vec<&Case> = cases.iter().filter(|case| case.what.contains("scope")).collect();
+    ensure!(scoped.len() >= 5, "{} cases", scoped.len());
+    for case in scoped {
+        for validation in ["Warn", "Ignore"] {
+            let answer = case.created(admin, validation).await?;
+            case.is_said_in(&answer).with_context(|| format!("{} with {validation}", case.what))?;
+        }
+    }
+    Ok(())
 }

@@ -89,6 +89,9 @@ fn people_ask_and_approve_in_their_own_name_and_with_rights_where_quota_goes() -
             (json!({"spec": {"approvedBy": null}}), "an approval cannot be taken back"),
             (json!({"spec": {"amount": {"pods": "2"}}}), "a QuotaTransfer cannot be changed"),
             (json!({"spec": {"to": "moved-top"}}), "a QuotaTransfer cannot be changed"),
+            (json!({"spec": {"through": "moved-from"}}), "a QuotaTransfer cannot be changed"),
+            (json!({"spec": {"reason": "another"}}), "a QuotaTransfer cannot be changed"),
+            (json!({"spec": {"requester": BOB}}), "a QuotaTransfer cannot be changed"),
         ] {
             let answer = bob.send("PATCH", &path, MERGE, change.clone()).await?;
             ensure!(answer.refused(refused), "{change}: {answer:?}");
