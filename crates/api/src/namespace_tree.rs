@@ -93,7 +93,7 @@ pub struct NamespaceTreeSpec {
     pub names: Vec<String>,
     /// Namespaces right below the root whose quota stands for something that the others have not, such as nodes with GPUs. No
     /// QuotaTransfer leads from one of these branches to another branch, or from another branch into one; those that begin or end at
-    /// the root do. Default: none.
+    /// the root do. As long as a name here is no namespace right below the root, the condition `Ready` says so. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::partitions")]
     pub partitions: Vec<String>,

@@ -235,8 +235,19 @@ async fn is_refused(cluster: &Setup) -> Test {
 /// Quota of a partition goes to the root, and to nobody beside it.
 async fn keeps_to_partitions(cluster: &Setup) -> Test {
     let admin = cluster.test_cluster.admin().await?;
-    admin.patch("nstree", "", "shop", &json!({"spec": {"partitions": ["shop-a"]}})).await?;
-    cluster.until(("nstree", "", "shop"), "with its partition", |_| true).await?;
+    admin.patch("nstree", "", "shop", &json!({"spec": {"partitions": ["shop-a", "shop-gpu"]}})).await?;
+    // One may be created later, or be a slip.
+    let absent = |tree: &Value| {
+        let ready = condition(tree, "Ready");
+        let message = ready["message"].as_str().unwrap_or_default();
+        ready["status"] == "True" && message.ends_with("no namespace right below shop yet: shop-gpu")
+    };
+    cluster.until(("nstree", "", "shop"), "without one of its partitions", absent).await?;
+    cluster.request(ADMIN, "shop", "shop-gpu", &json!({"pods": "0"})).await?;
+    cluster.ready("shop", "shop-gpu").await?;
+    let whole =
+        |tree: &Value| condition(tree, "Ready")["message"] == "the tree has the quota that spec gives it";
+    cluster.until(("nstree", "", "shop"), "with its partitions", whole).await?;
     let way = ("shop-b", "shop-a", "shop");
     cluster.transfers(ADMIN, &approved(ADMIN, "in", way, "1")).await?;
     let (reason, message) = cluster.phase("shop-b", "in", "Refused").await?;

@@ -272,7 +272,7 @@ async fn stopped(is_caught: bool) {
     if is_caught {
         signals::received().await;
     } else {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

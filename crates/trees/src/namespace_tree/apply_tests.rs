@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use coppice_api::names::FINALIZER;
+use coppice_api::names::{FINALIZER, LABEL_CHILDREN};
 use coppice_kinds::{Configs, Namespaces, Subnamespaces};
 use coppice_runtime::controller::Controller as _;
 use coppice_runtime::queue::ReconcileResult;
@@ -312,4 +312,28 @@ async fn that_a_root_is_missing_is_counted_once() {
         let text = context.shared.metrics.encode();
         assert!(text.lines().any(|line| line == counted), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_absent_until_a_subnamespace_in_the_root_has_created_it() {
+    let mut labels = labels();
+    labels[LABEL_CHILDREN] = json!("u");
+    let server = tree(&json!({}), &known(), &labels);
+    put_quota(&server);
+    let mut object = server.object::<NamespaceTrees>("", "shop");
+    object["spec"]["partitions"] = json!(["shop-gpu", "shop-gpus", "web"]);
+    server.put::<NamespaceTrees>(object);
+    for (parent, name, uid) in [
+        ("shop", "shop-gpu", json!("u-gpu")),
+        ("shop", "shop-gpus", Value::Null),
+        ("shop-gpu", "web", json!("u-web")),
+    ] {
+        let status = json!({"tree": "shop", "namespaceUid": uid});
+        let metadata = json!({"name": name, "namespace": parent});
+        server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}, "status": status}));
+    }
+    let (end, sent) = reconciled(&server, &[]).await;
+    assert_eq!((end, &made(&sent)[..]), ("done", &[("PUT", STATUS)][..]));
+    let message = ready(&sent[0])["message"].as_str().unwrap();
+    assert!(message.ends_with("no namespace right below shop yet: shop-gpus, web"), "{message}");
 }

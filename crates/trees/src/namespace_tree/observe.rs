@@ -34,6 +34,8 @@ pub(super) struct Observation {
     pub(super) size: u32,
     /// Once the root is being deleted or is gone: the paths of the namespaces below it. Otherwise nobody asks.
     pub(super) left: Vec<String>,
+    /// The partitions of spec that are no namespaces right below the root, or not yet.
+    pub(super) absent_partitions: Vec<String>,
     /// While the tree is being detached after its root: one of those without a Subnamespace.
     pub(super) stranded: Option<Stranded>,
     /// Why the caches cannot be trusted.
@@ -199,6 +201,7 @@ fn observation(
     Observation {
         other,
         left,
+        absent_partitions: absent_partitions(context, &tree),
         stranded: None,
         size: context.size(&tree.name),
         stale: context.stale().or_else(unreadable),
@@ -219,4 +222,14 @@ fn left(context: &TreeContext, tree: &Tree) -> Vec<String> {
     paths.extend(context.stranded(tree).iter().map(|name| format!("{root}/{name}")));
     paths.sort_unstable();
     paths
+}
+
+/// The partitions of a tree that nobody has created. Nothing rests on it but what is said.
+fn absent_partitions(context: &TreeContext, tree: &Tree) -> Vec<String> {
+    let Ok(spec) = &tree.spec else { return Vec::new() };
+    let is_below = |name: &str| {
+        let object = context.subnamespaces.get(&spec.root, name);
+        object.is_some_and(|object| object.status.namespace_uid.is_some())
+    };
+    spec.partitions.iter().filter(|name| !is_below(name)).cloned().collect()
 }

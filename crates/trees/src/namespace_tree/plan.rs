@@ -27,7 +27,7 @@ const NEED_SOMEBODY: [Reason; 6] = [
     Reason::QuotaRefused,
     Reason::HasChildren,
 ];
-/// So many of the namespaces that are left without a root are named.
+/// So many of several namespaces are named.
 const MAX_NAMED: usize = 5;
 /// So long after copies were left in a namespace it is looked again.
 const COPIES_LOOKED_AT: SignedDuration = SignedDuration::from_secs(5);
@@ -319,8 +319,7 @@ impl TreePlan {
             (Err(_), Some(_)) => "Unknown",
             (Err(_), None) => "False",
         };
-        let in_force = || (Reason::Reconciled, "the tree has the quota that spec gives it".to_owned());
-        let (reason, mut message) = state.err().unwrap_or_else(in_force);
+        let (reason, mut message) = state.err().unwrap_or_else(|| in_force(observation));
         let before = condition::find(&self.status.conditions, READY).filter(|before| {
             before.reason == reason.as_str() && before.observed_generation == Some(tree.generation)
         });
@@ -363,27 +362,47 @@ impl TreePlan {
     }
 }
 
+/// Nothing is left to do. What is named as a partition may be created later, or be the wrong name: as long as it is not there it keeps
+/// no transfer from anywhere.
+fn in_force(observation: &Observation) -> Why {
+    let absent = &observation.absent_partitions;
+    let partitions = match &observation.tree.spec {
+        Ok(spec) if !absent.is_empty() => format!(
+            "; spec.partitions names what is no namespace right below {} yet: {}",
+            spec.root,
+            first(absent)
+        ),
+        _ => String::new(),
+    };
+    (Reason::Reconciled, format!("the tree has the quota that spec gives it{partitions}"))
+}
+
+/// The first of these, and how many more there are.
+fn first(names: &[String]) -> String {
+    let first: Vec<&str> = names.iter().take(MAX_NAMED).map(String::as_str).collect();
+    let first = first.join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 /// The root ends, in these words, while others are below it; none where there is none.
 fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Option<Why> {
     let left = &observation.left;
     if left.is_empty() {
         return None;
     }
-    let first: Vec<&str> = left.iter().take(MAX_NAMED).map(String::as_str).collect();
-    let more = match left.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let detach =
         format!(", or keep all of them without a tree (coppice tree detach {})", observation.tree.name);
     let stays = if observation.tree.terminating { "; the tree stays until they are gone" } else { "" };
     let message = format!(
-        "namespace {} {ends}, and the number of namespaces below it that are left without a root is {}: {}{more}; they stay with the \
+        "namespace {} {ends}, and the number of namespaces below it that are left without a root is {}: {}; they stay with the \
          quota that they have, since there is no namespace above to move to: delete them from the bottom up (kubectl delete namespace \
          NAME){detach}{stays}",
         spec.root,
         left.len(),
-        first.join(", ")
+        first(left)
     );
     Some((Reason::RootDeleted, message))
 }

@@ -77,6 +77,7 @@ fn ready() -> Observation {
         below: Resources::default(),
         size: 1,
         left: Vec::new(),
+        absent_partitions: Vec::new(),
         stranded: None,
         stale: None,
         settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "platform", Vec::new())),
@@ -487,4 +488,24 @@ fn a_refusal_keeps_its_numbers_for_as_long_as_it_is_for_the_same_resource() {
     let (_, reason, message) = said(&plan(&with(&stored, both("6", "2"))));
     assert_eq!(reason, "QuotaRefused");
     assert!(message.starts_with("cpu: shop uses 6 "), "{message}");
+}
+
+#[test]
+fn a_partition_that_nobody_has_created_is_said_while_the_tree_is_ready() {
+    let absent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let seen = Observation { absent_partitions: absent(&["shop-gpu", "shop-arm"]), ..ready() };
+    let begun = plan(&seen);
+    let (status, reason, message) = said(&begun);
+    assert_eq!((status.as_str(), reason.as_str(), &begun.step), ("True", "Reconciled", &Step::Nothing));
+    let words = "; spec.partitions names what is no namespace right below shop yet: shop-gpu, shop-arm";
+    assert!(message.ends_with(words), "{message}");
+    assert_eq!(begun.events, []);
+    let stored = tree(&json!({}), &serde_json::to_value(&begun.status).unwrap());
+    let again = Observation { tree: Arc::clone(&stored), ..seen };
+    assert!(plan(&again).is_steady(&stored.status));
+    let many = Observation { absent_partitions: absent(&["a", "b", "c", "d", "e", "f"]), ..ready() };
+    assert!(said(&plan(&many)).2.ends_with("yet: a, b, c, d, e and 1 more"), "{}", said(&plan(&many)).2);
+    // It is there.
+    let created = Observation { tree: stored, ..ready() };
+    assert_eq!(said(&plan(&created)).2, "the tree has the quota that spec gives it");
 }

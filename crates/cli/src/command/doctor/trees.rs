@@ -34,7 +34,7 @@ pub(super) async fn check(
         futures::join!(listed::<NamespaceTree>(client), listed(client), listed(client));
     let since = now - SignedDuration::from_secs(older_than.as_secs_i64());
     let mut findings: Vec<Finding> = match trees {
-        Ok(trees) => each(client, &trees).await,
+        Ok(trees) => each(client, &trees, subnamespaces.as_deref().ok()).await,
         Err(finding) => vec![finding],
     };
     findings.extend(stalled(subnamespaces, "Subnamespaces", older_than, |object: &Subnamespace| {
@@ -113,11 +113,18 @@ fn tree(tree: &NamespaceTree) -> Finding {
     }
 }
 
-/// Every tree, with what its pods have to state.
-async fn each(client: &Client, trees: &[NamespaceTree]) -> Vec<Finding> {
+/// Every tree, with what its pods have to state, and which of its partitions are none of these Subnamespaces, if they could be read.
+async fn each(
+    client: &Client,
+    trees: &[NamespaceTree],
+    subnamespaces: Option<&[Subnamespace]>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for one in trees {
         let (mut finding, limited) = (tree(one), limited(one));
+        if let Some(subnamespaces) = subnamespaces {
+            partitions(&mut finding, one, subnamespaces);
+        }
         let mut unreadable = None;
         if finding.state == State::Ok && !limited.is_empty() {
             let root = &one.spec.root;
@@ -132,6 +139,32 @@ async fn each(client: &Client, trees: &[NamespaceTree]) -> Vec<Finding> {
         findings.extend(unreadable);
     }
     findings
+}
+
+/// Adds which partitions are no namespaces right below the root. One may be created later, or its name may be a slip.
+fn partitions(finding: &mut Finding, tree: &NamespaceTree, subnamespaces: &[Subnamespace]) {
+    let root = &tree.spec.root;
+    let is_created = |name: &str| {
+        subnamespaces.iter().any(|object| {
+            let status = object.status.as_ref();
+            object.metadata.name.as_deref() == Some(name)
+                && object.metadata.namespace.as_deref() == Some(root.as_str())
+                && status.is_some_and(|status| status.namespace_uid.is_some())
+        })
+    };
+    let absent: Vec<&str> =
+        tree.spec.partitions.iter().map(String::as_str).filter(|name| !is_created(name)).collect();
+    if absent.is_empty() {
+        return;
+    }
+    finding.details.push(format!(
+        "spec.partitions names what is no namespace right below {root} yet: {}; QuotaTransfers to and from the branch that is meant are \
+         not refused for it",
+        absent.join(", ")
+    ));
+    finding.advice.push(format!(
+        "correct the name in spec.partitions (kubectl get sns -n {root} shows those that are there), or create the Subnamespace"
+    ));
 }
 
 /// What of it the tree limits.
@@ -297,6 +330,27 @@ mod tests {
             &json!({}),
         );
         assert!(limited(&tree).is_empty());
+    }
+
+    #[test]
+    fn a_partition_that_is_no_namespace_right_below_the_root_is_named() {
+        let of = |names: Value| {
+            let spec = json!({"root": "shop", "quota": {"hard": {"pods": "1"}}, "partitions": names});
+            let tree = object::<NamespaceTree>("shop", &spec, &json!({}));
+            // All of them are in namespace shop.
+            let below: Vec<Subnamespace> = vec![
+                object("shop-gpu", &json!({}), &json!({"namespaceUid": "u"})),
+                object("shop-arm", &json!({}), &json!({"phase": "Refused"})),
+            ];
+            let mut finding = Finding::new(State::Ok, "it", "well");
+            partitions(&mut finding, &tree, &below);
+            finding
+        };
+        assert_eq!(of(json!(["shop-gpu"])).details, Vec::<String>::new());
+        let slip = of(json!(["shop-gpu", "shop-arm", "shop-gpus"]));
+        let words = "no namespace right below shop yet: shop-arm, shop-gpus; QuotaTransfers";
+        assert!(slip.state == State::Ok && slip.details[0].contains(words), "{slip:?}");
+        assert!(slip.advice[0].contains("kubectl get sns -n shop"), "{slip:?}");
     }
 
     #[test]
