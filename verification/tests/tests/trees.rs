@@ -223,7 +223,8 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
             shows(&cluster).await?;
             refusals(&cluster).await?;
             refuses_size(&cluster).await?;
-            ends(&cluster).await
+            ends(&cluster).await?;
+            is_no_quota(&cluster).await
         };
         scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
@@ -455,6 +456,23 @@ async fn ends(cluster: &Setup) -> Test {
     let root = cluster.test_cluster.get("namespace", "", "shop").await?.context("shop")?;
     ensure!(root["metadata"]["deletionTimestamp"].is_null(), "{root:#}");
     ensure!(!root["metadata"]["labels"].to_string().contains("coppice.dev/"), "{root:#}");
+    Ok(())
+}
+
+/// What the API server stores and no quota can be, the tree says with what to write instead, and has once that is written.
+async fn is_no_quota(cluster: &Setup) -> Test {
+    cluster.tree("jobs", &json!({"pods": "0", "count/jobs.batch": "1.5"})).await?;
+    let invalid = |tree: &Value| condition(tree, "Ready")["reason"] == "InvalidSpec";
+    let tree = cluster.until(("nstree", "", "jobs"), "InvalidSpec", invalid).await?;
+    let ready = condition(&tree, "Ready");
+    let says = "spec.quota.hard: count/jobs.batch: 1500m is not a whole number, and objects are counted: write one without a fraction";
+    ensure!(ready["status"] == "False" && ready["message"] == says, "{ready:#}");
+    ensure!(cluster.test_cluster.get("quota", "jobs", "coppice").await?.is_none());
+    let patch = json!({"spec": {"quota": {"hard": {"count/jobs.batch": "1"}}}});
+    cluster.test_cluster.admin().await?.patch("nstree", "", "jobs", &patch).await?;
+    let is_ready = |tree: &Value| condition(tree, "Ready")["status"] == "True";
+    cluster.until(("nstree", "", "jobs"), "Ready", is_ready).await?;
+    ensure!(cluster.limits("jobs").await? == json!({"pods": "0", "count/jobs.batch": "1"}));
     Ok(())
 }
 

@@ -491,6 +491,48 @@ fn a_refusal_keeps_its_numbers_for_as_long_as_it_is_for_the_same_resource() {
 }
 
 #[test]
+fn what_is_no_quota_is_not_written_and_is_said_with_what_to_write_instead() {
+    for (hard, words) in [
+        (
+            json!({"cpus": "4"}),
+            "spec.quota.hard: \"cpus\" is not a resource that quotas count: write one such as cpu, ",
+        ),
+        (
+            json!({"pods": "1.5"}),
+            "spec.quota.hard: pods: 1500m is not a whole number, and objects are counted: write one without",
+        ),
+        (
+            json!({"count/jobs.batch": "1.5"}),
+            "spec.quota.hard: count/jobs.batch: 1500m is not a whole number",
+        ),
+        (
+            json!({"nvidia.com/gpu": "4"}),
+            "spec.quota.hard: quotas count \"nvidia.com/gpu\" by its requests only: write requests.nvidia.com/gpu",
+        ),
+        (
+            json!({"cpu": "500u"}),
+            "spec.quota.hard: cpu: 500u is finer than quotas are: write a whole number of thousandths",
+        ),
+        (
+            json!({"cpu": "1", "requests.cpu": "2"}),
+            "spec.quota.hard: cpu is there twice: cpu and requests.cpu",
+        ),
+    ] {
+        let wrong = tree_of(&hard, &json!({"finalizers": []}), &json!({}));
+        let new = Observation { tree: wrong, root: Some(Arc::new(root(&[]))), quota: None, ..ready() };
+        waits(&new, Reason::InvalidSpec, words);
+        assert_eq!(said(&plan(&new)).0, "False", "{hard}");
+        // A tree that had a quota before has it until the new one can be understood.
+        let changed = Observation {
+            tree: tree_of(&hard, &json!({}), &json!({"rootUid": "uid-of-shop", "allotment": {"pods": "10"}})),
+            ..ready()
+        };
+        waits(&changed, Reason::InvalidSpec, words);
+        assert_eq!(plan(&changed).status.allotted, "10 pods", "{hard}");
+    }
+}
+
+#[test]
 fn a_partition_that_nobody_has_created_is_said_while_the_tree_is_ready() {
     let absent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let seen = Observation { absent_partitions: absent(&["shop-gpu", "shop-arm"]), ..ready() };
