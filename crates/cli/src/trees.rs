@@ -3,6 +3,7 @@
 pub(crate) mod creation;
 mod live;
 pub(crate) mod picture;
+pub(crate) mod pod_defaults;
 pub(crate) mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,6 +12,8 @@ const READ: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces
 const PARENT: &str = "GET /api/v1/namespaces/shop";
 const QUOTA: &str = "GET /api/v1/namespaces/shop/resourcequotas/coppice";
 const QUOTAS: &str = "GET /api/v1/namespaces/shop-web/resourcequotas";
+const RANGES: &str = "GET /api/v1/namespaces/shop/limitranges";
+const TREE: &str = "GET /apis/coppice.dev/v1alpha1/namespacetrees/shop";
 const TREES: &str = "GET /apis/coppice.dev/v1alpha1/namespacetrees";
 const LINE: &str = "coppice create shop/shop-web --quota pods=5";
 
@@ -69,7 +71,7 @@ fn a_namespace_is_asked_for_with_its_quota() {
     let (ran, requests) = against(line, vec![(CREATE, 201, state("Pending", &[]))]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(ran.out, "subnamespace.coppice.dev/shop-web created: below shop, with 1500m cpu, 5 pods\n");
-    let [(_, uri, body)] = &*requests else { panic!("{requests:?}") };
+    let [(_, uri, body), ..] = &*requests else { panic!("{requests:?}") };
     assert!(uri.contains("fieldManager=coppice-cli") && !uri.contains("dryRun"), "{uri}");
     assert_eq!(body["metadata"], json!({"name": "shop-web", "namespace": "shop"}));
     assert_eq!(body["spec"], json!({"quota": {"hard": {"cpu": "1500m", "pods": "5"}}}));
@@ -187,13 +189,72 @@ fn a_dry_run_warns_of_what_the_controller_would_refuse() {
 }
 
 #[test]
+fn pods_that_are_refused_for_what_they_do_not_state_are_warned_of() {
+    let quota = || {
+        let mut quota = quota("shop", (10, 0, 0));
+        quota["metadata"]["annotations"]["coppice.dev/ledger"] =
+            json!(r#"{"allotment": {"cpu": "4", "pods": "10"}, "given": {}}"#);
+        quota["spec"]["hard"]["cpu"] = json!("4");
+        quota
+    };
+    let range = |request: Value| {
+        let limits = json!([{"type": "Container", "defaultRequest": request}]);
+        let metadata = json!({"name": "defaults", "namespace": "shop"});
+        (
+            RANGES,
+            200,
+            list(&[
+                json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}),
+            ]),
+        )
+    };
+    let tree_of = |mode: &str| {
+        let propagate = json!({"propagate": {"limitRanges": {"mode": mode}}});
+        (TREE, 200, tree(&propagate))
+    };
+    let warned = |flag: &str, more: Script| {
+        let mut script = vec![
+            (CREATE, 201, state("Pending", &[])),
+            (PARENT, 200, namespace("shop", &[])),
+            (QUOTA, 200, quota()),
+        ];
+        script.extend(more);
+        let (ran, _) = against(&format!("{LINE}{flag}"), script);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let lines: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("warning: pods")).collect();
+        lines.join(" ")
+    };
+    for flag in ["", " --dry-run"] {
+        let none = warned(flag, vec![(RANGES, 200, list(&[]))]);
+        assert_eq!(
+            none,
+            "warning: pods whose containers do not state cpu are refused in shop-web, unless a LimitRange there states it; none in \
+             namespace shop does: state it in the pods, or ask the platform for a LimitRange (coppice doctor says which)"
+        );
+        let other = warned(flag, vec![range(json!({"memory": "1Gi"}))]);
+        assert!(other.contains("do not state cpu are refused in shop-web"), "{other}");
+        let kept = warned(flag, vec![range(json!({"cpu": "100m"})), tree_of("Ignore")]);
+        let mode =
+            "that of namespace shop is not copied (spec.propagate.limitRanges.mode of NamespaceTree shop)";
+        assert!(kept.contains(mode), "{kept}");
+        assert_eq!(warned(flag, vec![range(json!({"cpu": "100m"})), tree_of("Propagate")]), "");
+        // What may not be read is no warning: who creates namespaces need not be able to read trees.
+        let hidden = (TREE, 403, status(403, "not you"));
+        assert_eq!(warned(flag, vec![range(json!({"cpu": "100m"})), hidden]), "");
+        assert_eq!(warned(flag, vec![(RANGES, 403, status(403, "not you"))]), "");
+    }
+}
+
+#[test]
 fn waiting_ends_when_it_is_ready_with_its_rights_or_refused() {
     let waited = |line: &str, states: &[Value]| {
         let mut script = vec![(CREATE, 201, state("Pending", &[]))];
         script.extend(states.iter().map(|state| (READ, 200, state.clone())));
         let (ran, requests) = against(line, script);
         let last = ran.out.lines().last().unwrap_or_default().to_owned();
-        (ran.code, last, requests.len() - 1)
+        let is_read = |method: &str, uri: &str| method == "GET" && uri.contains("/subnamespaces/shop-web");
+        let reads = requests.iter().filter(|(method, uri, _)| is_read(method, uri));
+        (ran.code, last, reads.count())
     };
     let line = format!("{LINE} --wait");
     let ready = |of: &str| {

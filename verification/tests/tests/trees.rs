@@ -260,6 +260,9 @@ async fn grows(cluster: &Setup) -> Test {
     let (code, out, err) =
         coppice(&cluster.test_cluster, ALICE, &[&create[..], &["--dry-run"]].concat()).await?;
     ensure!(code == 0 && out.contains("shop would keep   6 cpu, 6 pods\n"), "{code}: {out}{err}");
+    // The tree has no LimitRange.
+    let unstated = "pods whose containers do not state cpu are refused in shop-web";
+    ensure!(err.contains(unstated), "{err}");
     let (code, out, err) =
         coppice(&cluster.test_cluster, ALICE, &[&create[..], &["--wait"]].concat()).await?;
     ensure!(code == 0 && out.ends_with("subnamespace.coppice.dev/shop-web is Ready\n"), "{code}: {out}{err}");

@@ -12,8 +12,9 @@ use kube::Client;
 use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::connect;
 use crate::print::Table;
-use crate::transfers::{Amount, resources_of};
+use crate::transfers::{self, Amount, resources_of};
 use crate::trees::creation::{self, Asked, Parent};
+use crate::trees::{NamespaceQuota, pod_defaults};
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
@@ -22,7 +23,8 @@ use crate::{Exit, Io};
 ///
 /// Creates the Subnamespace NAME in namespace PARENT. Coppice creates the namespace of that name, if PARENT has the quota that is
 /// asked for and does not use it; anyone who administers PARENT administers it, too. Deleting the Subnamespace deletes the
-/// namespace and returns its quota. With --dry-run it shows what would change, and warns if it would be refused.
+/// namespace and returns its quota. It warns if pods that do not state what they request are refused in the new namespace. With
+/// --dry-run it shows what would change, and warns if it would be refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice create shop/shop-web --quota pods=10,memory=8Gi --dry-run
@@ -75,6 +77,9 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
     if dry_run {
         return forecast(&client, target, &asked, io).await;
     }
+    if let Ok(quota) = transfers::live::quota(&client, below).await {
+        warn_of_pods(&client, target, &quota, io).await?;
+    }
     let Some(most) = args.wait.most else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until it is ready ..."))?;
     let (exit, state) = creation::wait(&client, target, most).await?;
@@ -99,11 +104,27 @@ async fn forecast(client: &Client, target: &Target, asked: &Asked, io: &mut Io<'
     for unknown in &parent.unknown {
         io.print_note(&format!("warning: {unknown}"))?;
     }
+    if let Some(quota) = &parent.quota {
+        warn_of_pods(client, target, quota, io).await?;
+    }
     let refusals = parent.refusals(target, asked);
     for refusal in &refusals {
         io.print_note(&format!("warning: it would be refused: {refusal}"))?;
     }
     Ok(if refusals.is_empty() { Exit::Ok } else { Exit::Attention })
+}
+
+/// Says which pods the quota of the new namespace keeps out.
+async fn warn_of_pods(
+    client: &Client,
+    target: &Target,
+    quota: &NamespaceQuota,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    if let Some(warning) = pod_defaults::warning(client, target, quota).await {
+        io.print_note(&format!("warning: {warning}"))?;
+    }
+    Ok(())
 }
 
 /// A text that is no key with a value.

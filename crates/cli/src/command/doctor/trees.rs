@@ -19,9 +19,7 @@ use super::{Finding, MAX_NAMED, State};
 use crate::connect::code;
 use crate::live;
 use crate::print::count;
-
-/// What every container has to state where a quota limits it, unless a `LimitRange` states it.
-const STATED: [&str; 4] = ["cpu", "memory", "limits.cpu", "limits.memory"];
+use crate::trees::pod_defaults::{limited, missing};
 
 /// Nothing where there is no tree, and nothing that belongs to one.
 pub(super) async fn check(
@@ -121,7 +119,7 @@ async fn each(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for one in trees {
-        let (mut finding, limited) = (tree(one), limited(one));
+        let (mut finding, limited) = (tree(one), limited(one.spec.quota.hard.keys().map(String::as_str)));
         if let Some(subnamespaces) = subnamespaces {
             partitions(&mut finding, one, subnamespaces);
         }
@@ -167,31 +165,10 @@ fn partitions(finding: &mut Finding, tree: &NamespaceTree, subnamespaces: &[Subn
     ));
 }
 
-/// What of it the tree limits.
-fn limited(tree: &NamespaceTree) -> Vec<&'static str> {
-    let is_limited = |stated: &str| {
-        let mut names = tree.spec.quota.hard.keys();
-        names.any(|name| name.strip_prefix("requests.").unwrap_or(name) == stated)
-    };
-    STATED.into_iter().filter(|stated| is_limited(stated)).collect()
-}
-
-/// Whether one of these states it for containers that do not. The API server completes what is left out when they are written.
-fn is_given(stated: &str, ranges: &[LimitRange]) -> bool {
-    let mut items = ranges.iter().filter_map(|range| range.spec.as_ref()).flat_map(|spec| &spec.limits);
-    items.any(|item| {
-        let (key, given) = match stated.strip_prefix("limits.") {
-            Some(key) => (key, &item.default),
-            None => (stated, &item.default_request),
-        };
-        item.type_ == "Container" && given.as_ref().is_some_and(|given| given.contains_key(key))
-    })
-}
-
 /// Adds which pods are refused, and what to do if they are not to be.
-fn defaults(finding: &mut Finding, tree: &NamespaceTree, limited: &[&str], ranges: &[LimitRange]) {
+fn defaults(finding: &mut Finding, tree: &NamespaceTree, limited: &[&'static str], ranges: &[LimitRange]) {
     let root = &tree.spec.root;
-    let missing: Vec<&str> = limited.iter().copied().filter(|stated| !is_given(stated, ranges)).collect();
+    let missing = missing(limited, ranges);
     let copied = tree.spec.propagate.limit_ranges.mode == PropagationMode::Propagate;
     if missing.is_empty() && copied {
         return;
@@ -302,7 +279,8 @@ mod tests {
             let tree = object::<NamespaceTree>("shop", &spec, &json!({}));
             let ranges: Vec<LimitRange> = serde_json::from_value(ranges).unwrap();
             let mut finding = Finding::new(State::Ok, "it", "well");
-            defaults(&mut finding, &tree, &limited(&tree), &ranges);
+            let limited = limited(tree.spec.quota.hard.keys().map(String::as_str));
+            defaults(&mut finding, &tree, &limited, &ranges);
             (finding.details.join(" "), finding.advice.len())
         };
         let range = |type_: &str, given: Value| {
@@ -324,12 +302,7 @@ mod tests {
         assert!(kept.contains("that of namespace shop is not copied") && advice == 1, "{kept}");
         assert_eq!(of(hard, "Propagate", all), (String::new(), 0));
         // Pods as such need no requests.
-        let tree = object::<NamespaceTree>(
-            "shop",
-            &json!({"root": "shop", "quota": {"hard": {"pods": "1"}}}),
-            &json!({}),
-        );
-        assert!(limited(&tree).is_empty());
+        assert!(limited(["pods", "count/pods"].into_iter()).is_empty());
     }
 
     #[test]
