@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_kinds::{Claims, DaemonSets, Deployments, Jobs, Pods, ReplicaSets, StatefulSets};
-use coppice_lifecycle::health::facts::{ContainerState, ControllerRef, PodHealth, Rollout};
+use coppice_lifecycle::health::facts::{ContainerState, ControllerRef, PodHealth, Readiness, Rollout};
 use coppice_runtime::decode::item;
 use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
@@ -148,15 +148,30 @@ fn nothing_is_kept_of_a_pod_that_is_well_or_has_succeeded() {
     let status = json!({"phase": "Running", "conditions": [ready("True")], "containerStatuses": [running]});
     assert_eq!(pod(&status), None);
     assert_eq!(pod(&json!({"phase": "Succeeded", "conditions": [ready("False")]})), None);
-    assert_eq!(pod(&json!({"phase": "Running"})), None, "nobody says that it is not ready");
+}
+
+#[test]
+fn of_a_pod_that_runs_it_is_kept_that_nobody_says_whether_it_is_ready() {
+    let unknown = |status: Value| pod(&status).map(|health| health.readiness);
+    for conditions in [json!(null), json!([]), json!([ready("Unknown")]), json!([ready("")])] {
+        let status = json!({"phase": "Running", "conditions": conditions});
+        assert_eq!(unknown(status), Some(Readiness::Unknown), "{conditions}");
+    }
+    // Its phase says that its node does not answer; one that has not started is not ready, whatever nobody says.
+    assert_eq!(unknown(json!({"phase": "Unknown"})), Some(Readiness::Unknown));
+    let since = at("2026-01-01T00:00:00Z");
+    assert_eq!(unknown(json!({"phase": "Pending"})), Some(Readiness::NotReady { since }));
 }
 
 #[test]
 fn of_a_pod_that_is_not_ready_it_is_kept_why() {
     let not_ready = pod(&json!({"phase": "Running", "conditions": [ready("False")]})).unwrap();
-    assert_eq!(not_ready.not_ready_since, Some(at("2026-01-01T00:05:00Z")));
+    assert_eq!(not_ready.readiness.not_ready_since(), Some(at("2026-01-01T00:05:00Z")));
     let pending = pod(&json!({})).unwrap();
-    assert_eq!((pending.not_ready_since, pending.claims), (Some(at("2026-01-01T00:00:00Z")), vec![]));
+    assert_eq!(
+        (pending.readiness.not_ready_since(), pending.claims),
+        (Some(at("2026-01-01T00:00:00Z")), vec![])
+    );
     let scheduled = |reason: &str| json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"});
     let stuck = pod(&json!({"phase": "Pending", "conditions": [scheduled("Unschedulable")]})).unwrap();
     assert_eq!((&*stuck.unschedulable.unwrap().message, stuck.claims), ("0/3 nodes", vec!["data".into()]));
@@ -165,7 +180,11 @@ fn of_a_pod_that_is_not_ready_it_is_kept_why() {
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory", "conditions": [ready("False")]});
     assert_eq!(&*pod(&evicted).unwrap().failed.unwrap().reason, "Evicted");
     let failed = pod(&json!({"phase": "Failed", "conditions": [ready("True")]})).unwrap();
-    assert_eq!(failed.not_ready_since, Some(at("2026-01-01T00:05:00Z")), "its kubelet has not said so yet");
+    assert_eq!(
+        failed.readiness.not_ready_since(),
+        Some(at("2026-01-01T00:05:00Z")),
+        "its kubelet has not said so yet"
+    );
 }
 
 #[test]

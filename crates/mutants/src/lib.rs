@@ -61,6 +61,8 @@ pub enum Mutant {
     RecoveryIgnored,
     /// A namespace takes the place of an older one before it is ready.
     SuccessorNotReady,
+    /// A pod that runs counts as ready where nobody says whether it is.
+    UnknownIsReady,
     /// A namespace that is superseded itself supersedes others.
     SupersededSupersedes,
     /// A namespace that is superseded is deleted without looking at its successor again.

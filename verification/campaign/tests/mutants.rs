@@ -36,7 +36,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 129] = [
+const CASES: [(Mutant, &str, Rule); 130] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -106,6 +106,7 @@ const CASES: [(Mutant, &str, Rule); 129] = [
     (Mutant::DeletedBeforeWebhooks, "cluster-webhooks-first", WEBHOOKS_FIRST),
     (Mutant::WebhooksLost, "cluster-tenant-webhooks-first", WEBHOOKS_FIRST),
     (Mutant::SuccessorNotReady, "cluster-never-ready", SUPERSEDED),
+    (Mutant::UnknownIsReady, "cluster-readiness-unknown", SUPERSEDED),
     (Mutant::SupersededSupersedes, "cluster-superseded-in-turn", SUPERSEDED),
     (Mutant::SuccessorByCaches, "cluster-successor-goes", SUPERSEDED),
     (Mutant::DeletedUnnotified, "cluster-notified", NOTIFIED),

@@ -176,6 +176,47 @@ fn a_successor_that_is_deleted_takes_its_verdict_back() -> Test {
     })
 }
 
+/// A node that falls silent before it has said that a pod is ready, as others than a kubelet write it.
+#[test]
+fn a_namespace_of_which_nobody_says_that_it_is_ready_supersedes_none() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.apply(&manager("silent")).await?;
+        let old = made(test_cluster, "silent", "silent-1", "1").await?;
+        made(test_cluster, "silent", "silent-2", "2").await?;
+        test_cluster.pod("silent-2", "web", "pending", "a: b").await?;
+        let creating = async || {
+            let pod = test_cluster.get("pod", "silent-2", "web").await.ok()??;
+            let state = &pod["status"]["containerStatuses"][0]["state"];
+            (state["waiting"]["reason"] == "ContainerCreating").then_some(())
+        };
+        test_cluster.until("its node waits for its container", creating).await?;
+        let runs = async |ready: &str| {
+            let conditions = json!([{"type": "Ready", "status": ready, "reason": "NodeStatusUnknown"}]);
+            let status = json!({"status": {"phase": "Running", "conditions": conditions}}).to_string();
+            let of = ["patch", "pod", "web", "-n", "silent-2", "--subresource=status", "--type=merge", "-p"];
+            test_cluster.kubectl(ADMIN, &[&of[..], &[&*status]].concat()).await
+        };
+        runs("Unknown").await?;
+        // All pods are watched together: when the operator knows of this one, it knows of the other.
+        test_cluster.namespace("silent-other").await?;
+        test_cluster.pod("silent-other", "web", "run", "a: b").await?;
+        let ready = |status: &Value| status["readyAt"].is_string();
+        record(test_cluster, "silent-other", "that it would be a successor", ready).await?;
+        // And what it writes for a hold it decides with that.
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["hold", "silent-2", "--for", "1h"]).await?;
+        ensure!(code == 0, "{said}{error}");
+        let well = |status: &Value| status["phase"] == "Ok";
+        let waits = record(test_cluster, "silent-2", "how it is", well).await?;
+        ensure!(waits["status"]["readyAt"].is_null(), "{waits:#}");
+        ensure!(waits["status"]["failing"].is_null(), "it does not fail, either: {waits:#}");
+        let stays = record(test_cluster, "silent-1", "that it stays", well).await?;
+        ensure!(stays["status"]["supersededBy"].is_null(), "{stays:#}");
+        runs("True").await?;
+        record(test_cluster, "silent-2", "that it is ready", ready).await?;
+        test_cluster.deleted("silent-1", &old).await
+    })
+}
+
 /// A tenant who may change their own namespace, and wants that of somebody else to go.
 #[test]
 fn a_tenant_cannot_supersede_what_others_have_made() -> Test {

@@ -2,7 +2,7 @@
 
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::health::facts::{
-    ContainerFacts, ContainerState, FailureReport, PodHealth, Termination,
+    ContainerFacts, ContainerState, FailureReport, PodHealth, Readiness, Termination,
 };
 use coppice_runtime::kind::LenientTime;
 use jiff::Timestamp;
@@ -97,21 +97,12 @@ pub(crate) fn pod_health(
         return None;
     }
     let conditions = status.conditions.as_deref();
-    let not_ready_since = match ConditionWire::find(conditions, ConditionType::Ready) {
-        // One that has failed is not ready, whatever was true of it before.
-        Some(ready) if ready.status == ConditionStatus::True && phase != PodPhase::Failed => None,
-        // The node does not answer: how the pod is, nobody knows.
-        Some(ready) if ready.status == ConditionStatus::Unknown => None,
-        Some(ready) => Some(ready.since(created)),
-        // Its kubelet does not say.
-        None if phase == PodPhase::Running => None,
-        None => Some(created),
-    };
+    let readiness = readiness(conditions, phase, created);
     // One that prepares the others has started when it runs, and is ready when it has ended; nobody can give it a deadline.
     let prepares = status.init_container_statuses.iter().flatten().map(|one| container(one, !one.ready));
     let others = status.container_statuses.iter().flatten().map(|one| container(one, false));
     let containers: Vec<_> = prepares.chain(others).flatten().take(MOST).collect();
-    if not_ready_since.is_none() && containers.is_empty() {
+    if readiness == Readiness::Ready && containers.is_empty() {
         return None;
     }
     let scheduled = ConditionWire::find(conditions, ConditionType::PodScheduled);
@@ -120,19 +111,33 @@ pub(crate) fn pod_health(
     let unschedulable = because("Unschedulable").map(|condition| condition.report(created));
     let claims = unschedulable.as_ref().map_or_else(Vec::new, |_| claims(spec));
     let failed = status.reason.as_deref().filter(|_| phase == PodPhase::Failed).map(|reason| FailureReport {
-        since: not_ready_since.unwrap_or(created),
+        since: readiness.not_ready_since().unwrap_or(created),
         reason: shortened(reason, MAX_WORD),
         message: shortened(status.message.as_deref().unwrap_or_default(), MAX_MESSAGE),
     });
     Some(Box::new(PodHealth {
         owner: controller(owners),
-        not_ready_since,
+        readiness,
         unschedulable,
         gated: because("SchedulingGated").is_some(),
         failed,
         containers,
         claims,
     }))
+}
+
+/// Whether a pod is ready. What its node does not say is not known.
+fn readiness(conditions: Option<&[ConditionWire]>, phase: PodPhase, created: Timestamp) -> Readiness {
+    match ConditionWire::find(conditions, ConditionType::Ready) {
+        // One that has failed is not ready, whatever was true of it before.
+        Some(ready) if ready.status == ConditionStatus::True && phase != PodPhase::Failed => Readiness::Ready,
+        // The node does not answer: how the pod is, nobody knows.
+        Some(ready) if ready.status == ConditionStatus::Unknown => Readiness::Unknown,
+        Some(ready) => Readiness::NotReady { since: ready.since(created) },
+        // Its kubelet does not say.
+        None if matches!(phase, PodPhase::Running | PodPhase::Unknown) => Readiness::Unknown,
+        None => Readiness::NotReady { since: created },
+    }
 }
 
 fn claims(spec: &PodSpecWire) -> Vec<Box<str>> {

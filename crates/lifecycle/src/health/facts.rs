@@ -111,8 +111,8 @@ pub struct JobHealth {
 pub struct PodHealth {
     /// What controls it, if anything.
     pub owner: Option<ControllerRef>,
-    /// Since when it is not ready; none if it is.
-    pub not_ready_since: Option<Timestamp>,
+    /// Whether it is ready.
+    pub readiness: Readiness,
     /// Why no node can take it, if so.
     pub unschedulable: Option<FailureReport>,
     /// Whether it is not to be scheduled yet: something holds it back on purpose.
@@ -123,6 +123,30 @@ pub struct PodHealth {
     pub containers: Vec<ContainerFacts>,
     /// The claims that it uses; only of a pod that no node can take.
     pub claims: Vec<Box<str>>,
+}
+
+/// Whether a pod is ready, as far as its node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is.
+    Ready,
+    /// It is not.
+    NotReady {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Nobody says: it neither counts as ready nor fails for it.
+    Unknown,
+}
+
+impl Readiness {
+    /// Since when it is not ready, if that is known.
+    pub const fn not_ready_since(self) -> Option<Timestamp> {
+        match self {
+            Self::NotReady { since } => Some(since),
+            Self::Ready | Self::Unknown => None,
+        }
+    }
 }
 
 /// A container.

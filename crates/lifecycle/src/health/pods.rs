@@ -64,7 +64,7 @@ fn find_in_pod(
             format!("pod {}: {message}", pod.name)
         }
     };
-    let not_ready_since = health.not_ready_since;
+    let not_ready_since = health.readiness.not_ready_since();
     if pod.phase == PodPhase::Failed {
         // A controller replaces it, or counts it.
         if health.owner.is_none() {

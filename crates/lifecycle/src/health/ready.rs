@@ -1,10 +1,13 @@
 //! Whether a namespace is ready for its users.
 
-use super::facts::{Rollout, WorkloadFacts, Workloads};
+use coppice_mutants::{Mutant, active};
+
+use super::facts::{PodHealth, Readiness, Rollout, WorkloadFacts, Workloads};
 use crate::facts::{PodFacts, PodPhase};
 
-/// Whether everything that is to run is ready: a pod runs, each is ready or has succeeded, and no workload lacks one or is being
-/// rolled out. That nothing fails is another question: what starts slowly does not fail.
+/// Whether everything that is to run is known to be ready: a pod runs, each is ready or has succeeded, and no workload lacks one or
+/// is being rolled out. That nothing fails is another question: what starts slowly does not fail, nor does a pod of which nobody
+/// says whether it is ready.
 pub fn is_ready(workloads: &Workloads<'_>) -> bool {
     let Workloads { deployments, replica_sets, stateful_sets, daemon_sets, jobs, pods, claims: _ } =
         *workloads;
@@ -31,7 +34,62 @@ fn was_replaced(pod: &PodFacts) -> bool {
 fn pod_is_ready(pod: &PodFacts) -> bool {
     match pod.phase {
         PodPhase::Succeeded => true,
-        PodPhase::Running => pod.health.as_ref().is_none_or(|health| health.not_ready_since.is_none()),
+        // Nothing is kept of one that is well.
+        PodPhase::Running => pod.health.as_deref().is_none_or(says_ready),
         PodPhase::Pending | PodPhase::Failed | PodPhase::Unknown => false,
+    }
+}
+
+fn says_ready(health: &PodHealth) -> bool {
+    match health.readiness {
+        Readiness::Ready => true,
+        Readiness::NotReady { .. } => false,
+        Readiness::Unknown => active(Mutant::UnknownIsReady),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_api::Labels;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::facts::ObjectSlice;
+
+    fn running(readiness: Option<Readiness>) -> PodFacts {
+        let health = readiness.map(|readiness| PodHealth {
+            owner: None,
+            readiness,
+            unschedulable: None,
+            gated: false,
+            failed: None,
+            containers: Vec::new(),
+            claims: Vec::new(),
+        });
+        PodFacts {
+            name: "web".into(),
+            labels: Labels::default(),
+            phase: PodPhase::Running,
+            terminating: false,
+            job: None,
+            health: health.map(Box::new),
+        }
+    }
+
+    #[test]
+    fn a_pod_that_runs_is_ready_if_its_node_says_so() {
+        let since = Timestamp::UNIX_EPOCH;
+        for (readiness, ready) in [
+            (None, true),
+            // Something else is kept of it: it has crashed before.
+            (Some(Readiness::Ready), true),
+            (Some(Readiness::NotReady { since }), false),
+            (Some(Readiness::Unknown), false),
+        ] {
+            let pods = [running(None), running(readiness)];
+            let workloads = Workloads { pods: ObjectSlice::Slice(&pods), ..Workloads::EMPTY };
+            assert_eq!(is_ready(&workloads), ready, "{readiness:?}");
+            assert!(any_runs(&workloads), "{readiness:?}");
+        }
     }
 }

@@ -123,6 +123,14 @@ pub fn pod_phase(namespace: &str, name: &str, phase: &str) -> Request {
     Request::patch(&path, "application/merge-patch+json", &json!({ "status": { "phase": phase } }))
 }
 
+/// A pod runs, and its node says this of whether it is ready: `True`, `False` or `Unknown`.
+pub fn pod_runs(namespace: &str, name: &str, ready: &str) -> Request {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
+    let conditions = json!([{ "type": "Ready", "status": ready }]);
+    let status = json!({ "phase": "Running", "conditions": conditions });
+    Request::patch(&path, "application/merge-patch+json", &json!({ "status": status }))
+}
+
 /// Creates a Deployment.
 pub fn deployment(namespace: &str, name: &str, replicas: u32) -> Request {
     let labels = json!({ "app": name });

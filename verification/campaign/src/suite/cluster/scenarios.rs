@@ -63,6 +63,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         reverted::reverted(),
         superseded::superseded(),
         superseded::never_ready(),
+        superseded::never_said(),
         superseded::successor_goes(),
         superseded::superseded_in_turn(),
         notices::notified_late(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::governed::{annotation, governing};
 use super::rule::AGREES;
-use super::superseded::follows;
+use super::superseded::{follows, is_ready};
 use crate::oracle::notice::span;
 use crate::oracle::{Findings, History, instant};
 
@@ -143,7 +143,7 @@ impl<'a> EndState<'a> {
             .any(|pod| pod["status"]["phase"] == "Failed" && pod["metadata"]["ownerReferences"].is_null())
     }
 
-    /// Whether a later namespace stands that has taken the place of one: all of its pods run, and none has taken its place.
+    /// Whether a later namespace stands that has taken the place of one: all of its pods are ready, and none has taken its place.
     fn is_superseded(&self, manager: &Value, older: &Value) -> bool {
         if manager["spec"]["supersede"].is_null() {
             return false;
@@ -154,7 +154,7 @@ impl<'a> EndState<'a> {
             follows(later, older)
                 && later["metadata"]["deletionTimestamp"].is_null()
                 && !pods.is_empty()
-                && pods.iter().all(|pod| pod["status"]["phase"] == "Running")
+                && pods.iter().all(|pod| is_ready(pod))
                 && !self.is_superseded(manager, later)
         })
     }

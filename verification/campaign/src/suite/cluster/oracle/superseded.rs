@@ -1,5 +1,5 @@
 //! Whether a later namespace had taken the place of one that was deleted for that, judged more simply than the operator does: in
-//! the scenarios all namespaces are of one project, each of its own pipeline, and ready when all of their pods run.
+//! the scenarios all namespaces are of one project, each of its own pipeline, and ready when each of their pods runs and says so.
 
 use std::time::Duration;
 
@@ -31,12 +31,19 @@ pub(super) fn check(
         let mut revisions = history.revisions_between(sent.saturating_sub(LATE), sent);
         let ready = revisions.any(|then| {
             let pods = history.list("pods", name, then);
-            !pods.is_empty() && pods.iter().all(|pod| pod["status"]["phase"] == "Running")
+            !pods.is_empty() && pods.iter().all(|pod| is_ready(pod))
         });
         later["metadata"]["deletionTimestamp"].is_null() && says_ok && ready
     };
     let successor = all.iter().find(|later| follows(later, older) && stands(later));
     found.require(SUPERSEDED, successor.is_some(), nobody)
+}
+
+/// Whether a pod runs, and its node says that it is ready.
+pub(super) fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    pod["status"]["phase"] == "Running"
+        && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// Whether a namespace is of a later pipeline than another one, and for the same.

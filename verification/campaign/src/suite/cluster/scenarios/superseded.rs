@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_sim::scenario::objects::{cluster_manager, pod, pod_phase};
+use coppice_sim::scenario::objects::{cluster_manager, pod, pod_runs};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn two(name: &'static str, about: &'static str, notice: &str) -> Scenario {
     scenario.setup.extend([
         made("ci-old", "9", "main", "a"),
         pod("ci-old", "p"),
-        pod_phase("ci-old", "p", "Running"),
+        pod_runs("ci-old", "p", "True"),
         cluster_manager("ci", &by_successor(notice)),
     ]);
     scenario.script = vec![
@@ -51,7 +51,7 @@ pub(super) fn superseded() -> Scenario {
         "a namespace of a later pipeline becomes ready, and the older one goes",
         "10s",
     );
-    scenario.script.push(ScriptStep::at(30, |_| pod_phase("ci-new", "p", "Running")));
+    scenario.script.push(ScriptStep::at(30, |_| pod_runs("ci-new", "p", "True")));
     scenario.ends =
         vec!["ci-old: gone, deleted 1x", "ci-new: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
     scenario
@@ -69,6 +69,19 @@ pub(super) fn never_ready() -> Scenario {
     scenario
 }
 
+/// Its node fell silent before it had said that the pod is ready.
+pub(super) fn never_said() -> Scenario {
+    let mut scenario = two(
+        "cluster-readiness-unknown",
+        "a pod runs in a namespace of a later pipeline, nobody says whether it is ready, and the older one stays",
+        "5s",
+    );
+    scenario.script.push(ScriptStep::at(20, |_| pod_runs("ci-new", "p", "Unknown")));
+    scenario.ends =
+        vec!["ci-old: there, Ok Watching", "ci-new: there, Ok Watching", "ci: governs 2, due 0, Reconciled"];
+    scenario
+}
+
 pub(super) fn successor_goes() -> Scenario {
     let mut scenario = two(
         "cluster-successor-goes",
@@ -76,7 +89,7 @@ pub(super) fn successor_goes() -> Scenario {
         "30s",
     );
     scenario.script.extend([
-        ScriptStep::at(20, |_| pod_phase("ci-new", "p", "Running")),
+        ScriptStep::at(20, |_| pod_runs("ci-new", "p", "True")),
         ScriptStep::at(40, |_| Request::delete("/api/v1/namespaces/ci-new")),
     ]);
     scenario.ends = vec!["ci-old: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
@@ -95,7 +108,7 @@ pub(super) fn superseded_in_turn() -> Scenario {
         scenario.setup.extend([
             made(name, pipeline, branch, commit),
             pod(name, "p"),
-            pod_phase(name, "p", "Running"),
+            pod_runs(name, "p", "True"),
         ]);
     }
     scenario.setup.push(cluster_manager("ci", &by_successor("1m")));
