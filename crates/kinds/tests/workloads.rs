@@ -188,6 +188,28 @@ fn of_a_pod_that_is_not_ready_it_is_kept_why() {
 }
 
 #[test]
+fn of_a_run_that_failed_it_is_kept_what_it_wrote_about_that_in_one_line() {
+    let last = |exit_code: i32, message: &str| {
+        let ended = json!({"exitCode": exit_code, "reason": "Error", "message": message});
+        let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let one =
+            json!({"name": "main", "state": waits, "lastState": {"terminated": ended}, "restartCount": 3});
+        let status = json!({"phase": "Running", "conditions": [ready("False")], "containerStatuses": [one]});
+        pod(&status).unwrap().containers.pop().unwrap().last.unwrap().message
+    };
+    assert_eq!(&*last(1, "panic: no database\n\n\tgoroutine 1\u{7}\r\n"), "panic: no database goroutine 1");
+    assert_eq!(last(1, &"\u{fc} ".repeat(5000)).chars().count(), 256);
+    assert_eq!(&*last(1, ""), "");
+    assert_eq!(&*last(0, "done"), "", "it explains nothing");
+    let ended = json!({"terminated": {"exitCode": 3, "message": "no\nconfiguration"}});
+    let status = json!({"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]});
+    let ContainerState::Ended(ended) = pod(&status).unwrap().containers.pop().unwrap().state else {
+        panic!("it has ended")
+    };
+    assert_eq!((ended.exit_code, &*ended.message), (3, "no configuration"));
+}
+
+#[test]
 fn of_containers_those_are_kept_that_do_not_simply_run() {
     let container = |state: Value, restarts: i64, started: bool| {
         let last = json!({"terminated": {"exitCode": 1, "reason": "Error"}});

@@ -6,9 +6,30 @@ mod health;
 
 use std::collections::BTreeMap;
 
-use coppice_api::NamespacePhase;
+use coppice_api::{Labels, NamespacePhase};
+use coppice_lifecycle::facts::{PodFacts, PodPhase};
+use coppice_lifecycle::health::facts::{ContainerFacts, ContainerState, PodHealth, Readiness, Termination};
 
-use health::{Scene, spec};
+use health::{Scene, at, spec};
+
+/// A pod that no controller owns, whose container has ended with this message.
+fn crashed(name: &str, phase: PodPhase, message: &str) -> PodFacts {
+    let ended = Termination { exit_code: 1, reason: "Error".into(), message: message.into() };
+    let loops = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: "".into() };
+    let (state, last) =
+        if phase == PodPhase::Failed { (ContainerState::Ended(ended), None) } else { (loops, Some(ended)) };
+    let health = PodHealth {
+        owner: None,
+        readiness: Readiness::NotReady { since: at(10) },
+        unschedulable: None,
+        gated: false,
+        failed: None,
+        containers: vec![ContainerFacts { name: "main".into(), restarts: true, state, last }],
+        claims: Vec::new(),
+    };
+    let (labels, health) = (Labels::default(), Some(Box::new(health)));
+    PodFacts { name: name.into(), labels, phase, terminating: false, job: None, health }
+}
 
 /// The evidence of the step that is decided once the namespace has failed for long enough.
 fn evidence(scene: &mut Scene) -> BTreeMap<String, String> {
@@ -43,6 +64,23 @@ fn a_deletion_keeps_what_was_said_of_what_failed() {
     // Nothing fails.
     let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("after: 5000s", "after: 500s"));
     assert_eq!(evidence(&mut scene).get("workloadMessages"), None);
+    assert!(scene.deleted.is_some());
+}
+
+#[test]
+fn a_deletion_keeps_what_containers_wrote_when_they_ended() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.pods = vec![
+        crashed("api", PodPhase::Running, "panic: no database"),
+        crashed("setup", PodPhase::Failed, "no such bucket"),
+    ];
+    let kept = evidence(&mut scene);
+    assert_eq!(kept["failing"], "Pod api (CrashLoopBackOff), Pod setup (PodFailed)");
+    assert_eq!(
+        kept["workloadMessages"],
+        "Pod api: container main restarts repeatedly with exit code 1 (Error): panic: no database; \
+         Pod setup: container main ended with exit code 1 (Error): no such bucket"
+    );
     assert!(scene.deleted.is_some());
 }
 

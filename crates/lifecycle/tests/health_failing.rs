@@ -121,7 +121,11 @@ fn health(pod: &mut PodFacts) -> &mut PodHealth {
 }
 
 fn waiting(mut pod: PodFacts, reason: &str) -> PodFacts {
-    let last = (reason == "CrashLoopBackOff").then(|| Termination { exit_code: 1, reason: "Error".into() });
+    let last = (reason == "CrashLoopBackOff").then(|| Termination {
+        exit_code: 1,
+        reason: "Error".into(),
+        message: "".into(),
+    });
     let state = ContainerState::Waiting { reason: reason.into(), message: "".into() };
     health(&mut pod).containers.push(ContainerFacts { name: "main".into(), restarts: true, state, last });
     pod
@@ -255,7 +259,8 @@ fn of_the_jobs_of_a_cron_job_the_latest_that_has_finished_counts() {
 fn a_pod_that_nothing_replaces_fails_when_it_fails() {
     let mut failed = pod("p", None);
     failed.phase = PodPhase::Failed;
-    let state = ContainerState::Ended(Termination { exit_code: 137, reason: "OOMKilled".into() });
+    let state =
+        ContainerState::Ended(Termination { exit_code: 137, reason: "OOMKilled".into(), message: "".into() });
     health(&mut failed).containers.push(ContainerFacts {
         name: "main".into(),
         restarts: false,

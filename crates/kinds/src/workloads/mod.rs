@@ -149,6 +149,12 @@ pub(crate) enum ConditionStatus {
     Unknown,
 }
 
+/// The first characters of what a program wrote, in one line.
+pub(crate) fn one_line(text: &str, most: usize) -> Box<str> {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    shortened(&words.take(most).collect::<Vec<_>>().join(" "), most)
+}
+
 /// The first characters of a text.
 pub(crate) fn shortened(text: &str, most: usize) -> Box<str> {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]).into()

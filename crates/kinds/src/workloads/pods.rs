@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     ConditionStatus, ConditionType, ConditionWire, MAX_MESSAGE, MAX_NAME, MAX_WORD, OwnerWire, controller,
-    shortened,
+    one_line, shortened,
 };
 
 /// So many containers and claims are kept of a pod.
@@ -84,6 +84,7 @@ struct RunningWire {
 struct TerminatedWire {
     exit_code: i32,
     reason: Option<Box<str>>,
+    message: Option<Box<str>>,
 }
 
 /// What is kept of a pod that was created then; nothing of one that is well, or that has nothing to be well for.
@@ -109,7 +110,8 @@ pub(crate) fn pod_health(
     let scheduled = scheduled.filter(|condition| condition.status == ConditionStatus::False);
     let because = |wanted: &str| scheduled.filter(|condition| condition.reason.as_deref() == Some(wanted));
     let unschedulable = because("Unschedulable").map(|condition| condition.report(created));
-    let claims = unschedulable.as_ref().map_or_else(Vec::new, |_| claims(spec));
+    // A pod that no node has taken has no containers yet.
+    let claims = if unschedulable.is_some() && containers.is_empty() { claims(spec) } else { Vec::new() };
     let failed = status.reason.as_deref().filter(|_| phase == PodPhase::Failed).map(|reason| FailureReport {
         since: readiness.not_ready_since().unwrap_or(created),
         reason: shortened(reason, MAX_WORD),
@@ -179,8 +181,11 @@ fn container(wire: &ContainerWire, prepares: bool) -> Option<ContainerFacts> {
 }
 
 fn ended(wire: &TerminatedWire) -> Termination {
+    // What one said that ended with success explains nothing.
+    let message = wire.message.as_deref().filter(|_| wire.exit_code != 0);
     Termination {
         exit_code: wire.exit_code,
         reason: shortened(wire.reason.as_deref().unwrap_or_default(), MAX_WORD),
+        message: one_line(message.unwrap_or_default(), MAX_MESSAGE),
     }
 }

@@ -49,13 +49,16 @@ pub(super) fn trouble(container: &ContainerFacts, now: Timestamp) -> Option<Trou
 fn crash(name: &str, last: Option<&Termination>, ends: Option<Timestamp>) -> Trouble {
     let killed = last.is_some_and(|last| &*last.reason == OOM_KILLED);
     let reason = if killed { HealthReason::OOMKilled } else { HealthReason::CrashLoopBackOff };
-    let how =
-        last.map_or_else(String::new, |last| format!(" with exit code {}{}", last.exit_code, why(last)));
+    let how = last.map_or_else(String::new, |last| format!(" with {}", exit_text(last)));
     Trouble { reason, message: format!("container {name} restarts repeatedly{how}"), ends }
 }
 
-fn why(ended: &Termination) -> String {
-    if ended.reason.is_empty() { String::new() } else { format!(" ({})", ended.reason) }
+/// How a run of a container ended, with what it wrote about that.
+pub(super) fn exit_text(ended: &Termination) -> String {
+    let Termination { exit_code, reason, message } = ended;
+    let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    let said = if message.is_empty() { String::new() } else { format!(": {message}") };
+    format!("exit code {exit_code}{why}{said}")
 }
 
 /// What a waiting container is kept from; none if that is no failure.
@@ -88,7 +91,7 @@ mod tests {
     }
 
     fn ended(exit_code: i32, reason: &str) -> Termination {
-        Termination { exit_code, reason: reason.into() }
+        Termination { exit_code, reason: reason.into(), message: "".into() }
     }
 
     fn container(restarts: bool, state: ContainerState, last: Option<Termination>) -> ContainerFacts {
@@ -124,6 +127,11 @@ mod tests {
         let killed = container(true, waiting("CrashLoopBackOff", ""), Some(ended(137, "OOMKilled")));
         let said = "container main restarts repeatedly with exit code 137 (OOMKilled)".to_owned();
         assert_eq!(of(&killed, 0), Some(("OOMKilled", said)));
+        let last = Termination { message: "panic: no database".into(), ..ended(2, "Error") };
+        let crashed = container(true, waiting("CrashLoopBackOff", ""), Some(last));
+        let said =
+            "container main restarts repeatedly with exit code 2 (Error): panic: no database".to_owned();
+        assert_eq!(of(&crashed, 0), Some(("CrashLoopBackOff", said)));
         let between = container(true, ContainerState::Ended(ended(2, "")), None);
         let said = "container main restarts repeatedly with exit code 2".to_owned();
         assert_eq!(of(&between, 0), Some(("CrashLoopBackOff", said)));

@@ -190,6 +190,8 @@ pub struct Termination {
     pub exit_code: i32,
     /// The reason, as Kubernetes writes it.
     pub reason: Box<str>,
+    /// What it wrote about that (`terminationMessagePath`), in one line and shortened; empty of one that ended with success.
+    pub message: Box<str>,
 }
 
 /// A `PersistentVolumeClaim` that is not bound.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use coppice_api::HealthReason;
 use jiff::Timestamp;
 
-use super::containers::trouble;
+use super::containers::{exit_text, trouble};
 use super::facts::{
     ClaimFacts, ContainerState, ControllerRef, FailureReport, PodHealth, Rollout, WorkloadFacts, Workloads,
 };
@@ -155,9 +155,7 @@ fn failure(health: &PodHealth) -> String {
     });
     ended.map_or_else(
         || "it has failed".to_owned(),
-        |(name, ended)| {
-            format!("container {name} ended with exit code {} ({})", ended.exit_code, ended.reason)
-        },
+        |(name, ended)| format!("container {name} ended with {}", exit_text(ended)),
     )
 }
 

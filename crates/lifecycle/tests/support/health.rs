@@ -18,7 +18,7 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
     SuccessorFacts, ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{FailureReport, Rollout, WorkloadFacts};
 use coppice_lifecycle::plan::Delivery;
@@ -53,6 +53,8 @@ pub(crate) struct Scene {
     /// What is said of each workload that fails, and how many there are.
     pub(crate) said: String,
     pub(crate) workloads: usize,
+    /// Its pods, whether or not anything else fails.
+    pub(crate) pods: Vec<PodFacts>,
     pub(crate) known: bool,
     pub(crate) followed: Timestamp,
     /// If its workloads were just read: what the watches had shown to be failing until then.
@@ -79,6 +81,7 @@ impl Scene {
             fails: false,
             said: "late".to_owned(),
             workloads: 1,
+            pods: Vec::new(),
             known: true,
             followed: at(-1000),
             before: None,
@@ -138,7 +141,8 @@ impl Scene {
         });
         let deployments = if self.fails { ObjectSlice::Slice(&web) } else { ObjectSlice::EMPTY };
         let health = if self.known {
-            let workloads = Workloads { deployments, ..Workloads::EMPTY };
+            let pods = ObjectSlice::Slice(&self.pods);
+            let workloads = Workloads { deployments, pods, ..Workloads::EMPTY };
             HealthFacts::Known { workloads, followed: self.followed, before }
         } else {
             let message = "no update of pods has been received for 90 seconds".to_owned();
