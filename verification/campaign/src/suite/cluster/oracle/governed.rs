@@ -246,11 +246,21 @@ fn settled(
     })
 }
 
-/// A spec without what decides nothing.
+/// A spec without what decides nothing about namespaces.
 pub(super) fn without_consent(spec: &Value) -> Value {
     let mut spec = spec.clone();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.retain(|name, _| !["suspend", "approval"].contains(&&**name));
+    let limits = ["maxTTL", "maxHold"].map(|limit| spec["limits"][limit].clone());
+    let without = |part: Option<&mut Value>, names: &[&str]| {
+        if let Some(fields) = part.and_then(Value::as_object_mut) {
+            fields.retain(|name, _| !names.contains(&&**name));
+        }
+    };
+    without(Some(&mut spec), &["suspend", "approval", "owner", "notify"]);
+    if spec["supersede"].is_null() {
+        without(Some(&mut spec), &["identity"]);
     }
+    without(spec.pointer_mut("/identity"), &["links"]);
+    without(spec.pointer_mut("/health"), &["advice"]);
+    spec["limits"] = Value::from(limits.to_vec());
     spec
 }
