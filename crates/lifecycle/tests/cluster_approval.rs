@@ -7,6 +7,7 @@ mod cluster;
 use coppice_api::{ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
+use serde::Deserialize;
 
 use cluster::{Scene, at, enforcing, spec};
 
@@ -15,6 +16,29 @@ fn with_budget(manager: &str) -> Scene {
     let mut scene = Scene::new(manager);
     scene.config.governor.per_hour = 1;
     scene
+}
+
+/// What people copy from the guides is about the file that they apply, with `mode: Enforce`.
+#[test]
+fn the_guides_approve_the_digest_of_the_example() {
+    #[derive(Deserialize)]
+    struct Example {
+        spec: ValidClusterManager,
+    }
+    let file = include_str!("../../../examples/ci/02-merge-requests.yaml");
+    let Example { spec } = serde_yaml::from_str(file).unwrap();
+    let expected = spec.enforcing_digest();
+    for (guide, times) in [
+        (include_str!("../../../docs/guides/cluster-managers.md"), 5),
+        (include_str!("../../../docs/guides/gitops.md"), 1),
+    ] {
+        let words = guide.split(|c: char| !c.is_ascii_alphanumeric() && c != ':');
+        let named: Vec<_> = words.filter(|word| word.starts_with("c1:")).collect();
+        assert_eq!(named, vec![expected; times]);
+    }
+    let enforces: Example =
+        serde_yaml::from_str(&file.replacen("mode: Observe", "mode: Enforce", 1)).unwrap();
+    assert_eq!(enforces.spec.digest(), expected);
 }
 
 #[test]
