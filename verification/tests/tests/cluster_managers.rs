@@ -38,7 +38,11 @@ pub(crate) async fn record(
 }
 
 /// The same for the reason of what comes next.
-async fn waits_for(test_cluster: &TestCluster, namespace: &str, reason: &str) -> anyhow::Result<Value> {
+pub(crate) async fn waits_for(
+    test_cluster: &TestCluster,
+    namespace: &str,
+    reason: &str,
+) -> anyhow::Result<Value> {
     record(test_cluster, namespace, reason, |status| status["next"]["reason"] == reason).await
 }
 

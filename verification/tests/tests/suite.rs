@@ -16,6 +16,7 @@ mod alerts;
 mod breaker;
 mod cli;
 mod clock;
+mod cluster_approval;
 mod cluster_channels;
 mod cluster_health;
 mod cluster_input;
