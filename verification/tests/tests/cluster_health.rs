@@ -3,8 +3,8 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, DELAY_ANNOTATION, OUTCOME_LABEL};
-use coppice_tests::{Operator, TestCluster, on_own_plane, on_shared_plane};
-use serde_json::Value;
+use coppice_tests::{Operator, TestCluster, condition, on_own_plane, on_shared_plane};
+use serde_json::{Value, json};
 
 use super::cli::coppice;
 use super::cluster_managers::record;
@@ -177,7 +177,8 @@ fn claim(namespace: &str, name: &str) -> String {
 }
 
 /// What fails in `causes-a`, in the order in which it is shown: kind, name, reason, and the message after the name of a pod.
-const CAUSES: [(&str, &str, &str, &str); 7] = [
+const CAUSES: [(&str, &str, &str, &str); 13] = [
+    ("DaemonSet", "agent", "ImagePullBackOff", "container main: ImagePullBackOff"),
     (
         "Deployment",
         "config",
@@ -191,6 +192,7 @@ const CAUSES: [(&str, &str, &str, &str); 7] = [
         "container main: CreateContainerError: no command specified",
     ),
     ("Deployment", "image", "ImagePullBackOff", "container main: ImagePullBackOff"),
+    ("Deployment", "late", "ProgressDeadlineExceeded", "has timed out progressing"),
     (
         "Deployment",
         "memory",
@@ -198,26 +200,102 @@ const CAUSES: [(&str, &str, &str, &str); 7] = [
         "container main restarts repeatedly with exit code 137 (OOMKilled)",
     ),
     ("Deployment", "nowhere", "Unschedulable", "0/1 nodes are available"),
+    // The Job before it has failed, too, and says nothing of its CronJob any more.
+    ("Job", "nightly-2", "JobFailed", "Job has reached the specified backoff limit"),
     ("PersistentVolumeClaim", "gone", "VolumeLost", "its volume is gone"),
     ("PersistentVolumeClaim", "waits", "VolumePending", "waits for its volume: 0/1 nodes are available"),
+    ("Pod", "alone", "PodFailed", "container main ended with exit code 1 (Error)"),
+    ("Pod", "unready", "PodsNotReady", "it has not been ready for ten minutes"),
+    (
+        "StatefulSet",
+        "ordered",
+        "CrashLoopBackOff",
+        "container main restarts repeatedly with exit code 1 (Error)",
+    ),
 ];
 
+/// What says by itself what is wrong with it, and not by its pods.
+const WITHOUT_PODS: [&str; 5] = ["late", "nightly-2", "gone", "alone", "unready"];
+
 /// What to do about each reason.
-const ADVICE: [(&str, &str); 6] = [
+const ADVICE: [(&str, &str); 11] = [
+    ("CrashLoopBackOff", "Read the log of the last run: `kubectl logs POD -c CONTAINER --previous`."),
     ("CreateContainerError", "Read the message: it names the Secret, ConfigMap or command that is missing."),
     (
         "ImagePullBackOff",
         "Check the image's name and tag, the pull secret, and whether the registry answers.",
     ),
+    ("JobFailed", "Read the logs of its pods; delete the Job once it is understood."),
     ("OOMKilled", "Raise the container's memory limit, or find out what it uses the memory for."),
+    ("PodFailed", "Read its log: `kubectl logs POD`; delete it once it is understood."),
+    ("PodsNotReady", "Look at the pod's readiness probe and its log."),
+    ("ProgressDeadlineExceeded", "Look at the newest pods of the Deployment: `kubectl describe pod`."),
     ("Unschedulable", "Ask for more nodes."),
     ("VolumeLost", "The data is lost: delete the claim and create it again, or restore the volume."),
     ("VolumePending", "Check the claim's storage class and its provisioner: `kubectl describe pvc NAME`."),
 ];
 
+/// The same workload with this name instead of `web`.
+fn named(workload: &str, name: &str) -> String {
+    workload.replace("app: web", &format!("app: {name}")).replace("name: web", &format!("name: {name}"))
+}
+
+/// A StatefulSet whose roll-out stops at the first pod that it replaces.
+async fn fail_to_roll_out(test_cluster: &TestCluster) -> Test {
+    let set = |outcome: &str| {
+        let set = deployment("causes-a", &format!("{OUTCOME_LABEL}: {outcome}"), "");
+        named(&set.replace("kind: Deployment", "kind: StatefulSet"), "ordered")
+    };
+    test_cluster.apply(&set("run")).await?;
+    let ready = async || {
+        let set = test_cluster.get("sts", "causes-a", "ordered").await.ok()??;
+        (set["status"]["readyReplicas"] == 2).then_some(())
+    };
+    test_cluster.until("the pods of the StatefulSet are ready", ready).await?;
+    test_cluster.apply(&set("crashloop")).await.map(drop)
+}
+
+/// Two Jobs of one CronJob, one after the other.
+async fn fail_nightly(test_cluster: &TestCluster) -> Test {
+    let nightly = format!(
+        "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: nightly, namespace: causes-a}}, spec: {{schedule: '0 0 1 1 *', \
+         suspend: true, failedJobsHistoryLimit: 5, jobTemplate: {{spec: {{backoffLimit: 0, template: {{metadata: {{labels: \
+         {{{OUTCOME_LABEL}: fail}}, annotations: {{{DELAY_ANNOTATION}: 2s}}}}, spec: {{restartPolicy: Never, containers: \
+         [{{name: main, image: example.com/none}}]}}}}}}}}}}}}"
+    );
+    test_cluster.apply(&nightly).await?;
+    for name in ["nightly-1", "nightly-2"] {
+        let create = ["create", "job", name, "--from=cronjob/nightly", "-n", "causes-a"];
+        test_cluster.kubectl(ADMIN, &create).await?;
+        let failed = async || {
+            let job = test_cluster.get("job", "causes-a", name).await.ok()??;
+            (condition(&job, "Failed")["status"] == "True").then_some(())
+        };
+        test_cluster.until(&format!("{name} has failed"), failed).await?;
+    }
+    Ok(())
+}
+
+/// Pods that no controller owns: one fails, and the readiness probe of the other one, as its kubelet writes it.
+async fn fail_alone(test_cluster: &TestCluster) -> Test {
+    test_cluster.pod("causes-a", "alone", "fail", "app: alone").await?;
+    test_cluster.pod("causes-a", "unready", "run", "app: unready").await?;
+    let ready = async || {
+        let pod = test_cluster.get("pod", "causes-a", "unready").await.ok()??;
+        (condition(&pod, "Ready")["status"] == "True").then_some(())
+    };
+    test_cluster.until("the pod is ready", ready).await?;
+    let since = "2020-01-01T00:00:00Z";
+    let conditions = json!([{"type": "Ready", "status": "False", "lastTransitionTime": since}]);
+    let status = json!({"status": {"conditions": conditions}}).to_string();
+    let of = ["patch", "pod", "unready", "-n", "causes-a", "--subresource=status", "--type=merge", "-p"];
+    test_cluster.kubectl(ADMIN, &[&of[..], &[&*status]].concat()).await.map(drop)
+}
+
 /// Makes in `causes-a` what fails for each cause, and a Deployment whose containers wait to be created.
 async fn fail_for_each_cause(test_cluster: &TestCluster) -> Test {
     let with_outcome = |outcome: &str| deployment("causes-a", &format!("{OUTCOME_LABEL}: {outcome}"), "");
+    let late = deployment("causes-a", "tier: web", &format!("{DELAY_ANNOTATION}: 600s"));
     let with_spec = |more: &str| {
         let spec = format!("spec: {{{more}, containers");
         deployment("causes-a", "tier: web", "").replace("spec: {containers", &spec)
@@ -229,12 +307,13 @@ async fn fail_for_each_cause(test_cluster: &TestCluster) -> Test {
         ("memory", with_outcome("oomkilled")),
         // The image is there, and its containers are not created yet: that is no failure.
         ("starting", with_outcome("pending")),
+        ("late", late.replace("replicas: 2", "replicas: 2, progressDeadlineSeconds: 2")),
+        ("agent", with_outcome("imagepull").replace("Deployment", "DaemonSet").replace("replicas: 2, ", "")),
         ("nowhere", with_spec("nodeSelector: {example.org/none: here}")),
         // Its pods fail for the claim, and are no line of their own.
         ("waits", with_spec("volumes: [{name: data, persistentVolumeClaim: {claimName: waits}}]")),
     ] {
-        let named = deployment.replace("app: web", &format!("app: {name}"));
-        test_cluster.apply(&named.replace("name: web", &format!("name: {name}"))).await?;
+        test_cluster.apply(&named(&deployment, name)).await?;
     }
     for name in ["waits", "gone"] {
         test_cluster.apply(&claim("causes-a", name)).await?;
@@ -255,9 +334,15 @@ async fn fail_for_each_cause(test_cluster: &TestCluster) -> Test {
     test_cluster.until("the containers of one wait to be created", waits).await
 }
 
-/// Since when something of a Deployment or claim of this name fails, by Kubernetes: of each of its pods the time since when it is
-/// not ready or not scheduled; of a claim without pods its creation.
+/// Since when something of this name fails, by Kubernetes: of each of its pods the time since when it is not ready or not scheduled;
+/// of a claim without pods its creation; of what says by itself that it fails since when it does.
 async fn since_when(test_cluster: &TestCluster, name: &str) -> anyhow::Result<Vec<Value>> {
+    for (of, kind, type_) in [("late", "deploy", "Progressing"), ("nightly-2", "job", "Failed")] {
+        if name == of {
+            let object = test_cluster.get(kind, "causes-a", name).await?.context("it is gone")?;
+            return Ok(vec![condition(&object, type_)["lastTransitionTime"].clone()]);
+        }
+    }
     if name == "gone" {
         let claim = test_cluster.get("pvc", "causes-a", name).await?.context("it is gone")?;
         return Ok(vec![claim["metadata"]["creationTimestamp"].clone()]);
@@ -278,7 +363,10 @@ fn each_cause_is_one_line_with_its_workload_and_advice() -> Test {
         test_cluster.namespace("causes-a").await?;
         test_cluster.apply(MANAGER).await?;
         fail_for_each_cause(test_cluster).await?;
-        // Each fails two pods, whose ReplicaSet and Deployment are short of them: that is one line.
+        fail_to_roll_out(test_cluster).await?;
+        fail_alone(test_cluster).await?;
+        fail_nightly(test_cluster).await?;
+        // Each Deployment fails two pods, and its ReplicaSet and itself are short of them: that is one line.
         let expected: Vec<_> =
             CAUSES.iter().map(|(kind, name, reason, _)| format!("{kind} {name} {reason}")).collect();
         let all = |status: &Value| failing(status) == expected;
@@ -288,10 +376,11 @@ fn each_cause_is_one_line_with_its_workload_and_advice() -> Test {
             CAUSES.iter().zip(said["failing"].as_array().into_iter().flatten())
         {
             let shown = line["message"].as_str().unwrap_or_default();
-            // A claim that is lost fails without a pod.
-            let by_pod = shown.starts_with(&format!("pod {name}-")) || *name == "gone";
+            let by_pod = shown.starts_with(&format!("pod {name}-"));
             ensure!(
-                by_pod && shown.contains(message) && line["source"] == "Workloads",
+                by_pod != WITHOUT_PODS.contains(name)
+                    && shown.contains(message)
+                    && line["source"] == "Workloads",
                 "{kind} {name}: {line:#}"
             );
             let since = since_when(test_cluster, name).await?;
@@ -309,6 +398,50 @@ fn each_cause_is_one_line_with_its_workload_and_advice() -> Test {
             let lines = said.lines().filter(|line| line.trim() == format!("{reason}: {advice}"));
             ensure!(lines.count() == 1, "the advice for {reason}, once: {said}");
         }
+        Ok(())
+    })
+}
+
+/// A policy that observes would have deleted what failed, and its users have put it right since.
+#[test]
+fn what_recovers_after_an_observing_manager_would_have_deleted_it_is_counted() -> Test {
+    const OBSERVES: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: recovering}, spec: \
+                            {selector: {names: ['recovering-*']}, settle: 1s, health: {settlingPeriod: 2s, gracePeriod: 1s, \
+                            recoveryPeriod: 2s}, policies: [{name: end, when: {phase: {in: [Failed]}}, then: {delete: {notice: \
+                            1s}}}]}}";
+    on_shared_plane(async |test_cluster, _| {
+        for name in ["recovering-fails", "recovering-again"] {
+            test_cluster.namespace(name).await?;
+            test_cluster.pod(name, "web", "fail", "a: b").await?;
+        }
+        test_cluster.apply(OBSERVES).await?;
+        let counted = async |what: &str, recovered: u32| {
+            let expected = json!([{
+                "name": "end", "wouldHaveActed": 2, "recovered": recovered, "extended": 0, "held": 0, "deletedByOthers": 0,
+                "notGoverned": 0,
+            }]);
+            let counts = async || {
+                let manager = test_cluster.get("cnsman", "", "recovering").await.ok()??;
+                (manager["status"]["observed"]["policies"] == expected).then_some(())
+            };
+            let found = test_cluster.until(what, counts).await;
+            let now = test_cluster.get("cnsman", "", "recovering").await;
+            found.with_context(|| format!("it is {now:#?}"))
+        };
+        counted("two that would be gone", 0).await?;
+        let delete = ["delete", "pod", "web", "-n", "recovering-again", "--wait=false"];
+        test_cluster.kubectl(ADMIN, &delete).await?;
+        let recovered = |status: &Value| {
+            let noted = &status["wouldHaveActed"][0];
+            noted["outcome"] == "Recovered" && noted["reason"] == "Unhealthy" && status["phase"] == "Ok"
+        };
+        status(test_cluster, "recovering-again", "that it has recovered", recovered).await?;
+        counted("one that has recovered", 1).await?;
+        let fails =
+            |status: &Value| status["phase"] == "Failed" && status["wouldHaveActed"][0]["outcome"].is_null();
+        status(test_cluster, "recovering-fails", "that it fails", fails).await?;
+        let deletes = test_cluster.namespace_deletes()?;
+        ensure!(!deletes.iter().any(|e| e.name.starts_with("recovering-")), "it only observes");
         Ok(())
     })
 }
