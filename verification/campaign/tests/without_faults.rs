@@ -129,8 +129,13 @@ fn every_change_of_health_and_of_phase_is_in_some_scenario() {
     }
     let missing: Vec<Edge> = EDGES.into_iter().filter(|edge| !changes.edges.contains(edge)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
-    // `Unknown` is played on the real plane, where rights are taken away and given back: `faults/governed.rs`.
-    for phase in [NamespacePhase::Stale, NamespacePhase::Superseded] {
+    for phase in [NamespacePhase::Stale, NamespacePhase::Superseded, NamespacePhase::Unknown] {
         assert!(changes.has_passed(phase), "{}: {:?}", phase.as_str(), changes.phases);
     }
+    // It is entered from another one, and never left.
+    let terminating = NamespacePhase::Terminating;
+    let mut entered = changes.phases.iter().filter(|(from, to)| *from != terminating && *to == terminating);
+    assert!(entered.next().is_some(), "{:?}", changes.phases);
+    let mut left = changes.phases.iter().filter(|(from, to)| *from == terminating && *to != terminating);
+    assert_eq!(left.next(), None);
 }

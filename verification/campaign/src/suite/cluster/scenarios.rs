@@ -55,6 +55,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         health::recovers(),
         health::steadies(),
         health::unlisted(),
+        health::listed_later(),
         health::budget_spent(),
         health::sleeps(),
         newly_named(),

@@ -1,6 +1,8 @@
 //! Namespaces whose workloads fail.
 
-use coppice_sim::scenario::objects::{cluster_manager, namespace, pod, pod_phase};
+use std::time::Duration;
+
+use coppice_sim::scenario::objects::{change_cluster_manager, cluster_manager, namespace, pod, pod_phase};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
 use serde_json::{Value, json};
@@ -94,6 +96,29 @@ pub(super) fn unlisted() -> Scenario {
     ]);
     scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
     scenario.ends = vec!["ci-bad: there, Unknown NotSynced", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+/// At 20 s a manager begins to look at the health, and one of the kinds cannot be listed until 50 s. What fails meanwhile settles after
+/// that.
+pub(super) fn listed_later() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-listed-later",
+        "a pod fails in one of two namespaces while one of the kinds of workloads cannot be listed yet",
+    );
+    scenario.read_fault = Some(unavailable("/daemonsets", 0, 50));
+    for name in ["ci-bad", "ci-well"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    scenario.setup.push(cluster_manager("ci", &ci("Enforce", "1h", "5s")));
+    scenario.script = vec![
+        ScriptStep::at(20, |_| change_cluster_manager("ci", &by_health("5s", "5s"))),
+        ScriptStep::at(30, |_| pod_phase("ci-bad", "p", "Failed")),
+    ];
+    // It is listed again after a pause that has grown meanwhile.
+    scenario.lasts = Duration::from_mins(3);
+    scenario.ends =
+        vec!["ci-bad: gone, deleted 1x", "ci-well: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
 
