@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 use coppice_api::{HealthReason, HealthState};
+use coppice_lifecycle::cluster::phase::PHASES_BEFORE;
 use coppice_lifecycle::health::EDGES;
 
 use crate::reasons::cell;
@@ -39,11 +40,21 @@ pub(crate) fn fill(path: &str, text: &str) -> Result<String> {
     Ok(out)
 }
 
-/// The states and what leads from one to another.
+/// The phases and what leads from one to another: those of the health within one that stands for all of them.
 fn diagram() -> String {
-    let mut out = format!("```mermaid\nstateDiagram-v2\n    [*] --> {:?}\n", HealthState::Ok);
+    let mut out = String::from("```mermaid\nstateDiagram-v2\n    [*] --> Health\n    state Health {\n");
+    let _ = writeln!(out, "        [*] --> {:?}", HealthState::Ok);
     for edge in EDGES {
-        let _ = writeln!(out, "    {:?} --> {:?}: {}", edge.from, edge.to, edge.cause.as_str());
+        let _ = writeln!(out, "        {:?} --> {:?}: {}", edge.from, edge.to, edge.cause.as_str());
+    }
+    out.push_str("    }\n");
+    for one in PHASES_BEFORE {
+        let phase = one.phase.as_str();
+        let _ = writeln!(out, "    Health --> {phase}: {}", one.begins);
+        let _ = match one.ends {
+            Some(ends) => writeln!(out, "    {phase} --> Health: {ends}"),
+            None => writeln!(out, "    {phase} --> [*]"),
+        };
     }
     out + "```\n"
 }
@@ -60,6 +71,8 @@ fn reasons() -> String {
 
 #[cfg(test)]
 mod tests {
+    use coppice_api::NamespacePhase;
+
     use super::*;
 
     #[test]
@@ -71,10 +84,22 @@ mod tests {
             filled.ends_with("```\n\n<!-- end of generated -->\nb\n") && !filled.contains("old"),
             "{filled}"
         );
-        assert!(filled.contains("\n    Failing --> Failed: still so after gracePeriod\n"), "{filled}");
+        assert!(filled.contains("\n        Failing --> Failed: still so after gracePeriod\n"), "{filled}");
+        let stale =
+            "\n    Health --> Stale: its time to live is over\n    Stale --> Health: it has more time\n";
+        assert!(filled.contains(stale), "{filled}");
         assert_eq!(fill("p.md", &filled).unwrap(), filled);
         assert!(fill("p.md", "<!-- generated: phases of health -->\n").is_err());
         assert!(fill("p.md", "<!-- generated: other -->\n<!-- end of generated -->\n").is_err());
+    }
+
+    #[test]
+    fn every_phase_is_in_the_diagram() {
+        let diagram = diagram();
+        for phase in NamespacePhase::ALL {
+            let arrow = format!(" --> {}", phase.as_str());
+            assert!(diagram.lines().any(|line| line.contains(&arrow)), "{arrow}: {diagram}");
+        }
     }
 
     #[test]

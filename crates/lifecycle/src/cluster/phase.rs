@@ -14,6 +14,34 @@ use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::valid_spec::TtlEnd;
 
+/// A phase that comes before those of the health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseBefore {
+    /// The phase.
+    pub phase: NamespacePhase,
+    /// When it applies, for people.
+    pub begins: &'static str,
+    /// When it does no more; none if that never happens.
+    pub ends: Option<&'static str>,
+}
+
+const fn before(phase: NamespacePhase, begins: &'static str, ends: Option<&'static str>) -> PhaseBefore {
+    PhaseBefore { phase, begins, ends }
+}
+
+/// Every phase that comes before those of the health, and of several that apply the first: the table that [`phase`] follows, and that
+/// the diagram in `docs/kinds/managednamespace.md` is generated from, beside [`EDGES`](crate::health::EDGES).
+pub const PHASES_BEFORE: [PhaseBefore; 4] = [
+    before(NamespacePhase::Terminating, "it is being deleted", None),
+    before(NamespacePhase::Stale, "its time to live is over", Some("it has more time")),
+    before(
+        NamespacePhase::Superseded,
+        "a later namespace has taken its place",
+        Some("no other stands in its place"),
+    ),
+    before(NamespacePhase::Unknown, "something that is needed is not known", Some("it is known again")),
+];
+
 /// How a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseFinding {
@@ -149,11 +177,20 @@ pub fn phase(
     let first_end = ttl.map(|ttl| ttl_end(created, ttl.first, extended));
     let own_ttl = manager.ttl.as_ref().is_some_and(|ttl| ttl.from_annotation.is_some());
     let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);
-    let (phase, since) = match expires_at {
-        _ if namespace.terminating => (NamespacePhase::Terminating, None),
-        Some(at) if at <= now => (NamespacePhase::Stale, Some(at)),
-        _ if superseded.is_some() => (NamespacePhase::Superseded, superseded.map(|one| one.since)),
-        _ => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
+    let applies = |one: &PhaseBefore| match one.phase {
+        NamespacePhase::Terminating => namespace.terminating,
+        NamespacePhase::Stale => expires_at.is_some_and(|at| at <= now),
+        NamespacePhase::Superseded => superseded.is_some(),
+        NamespacePhase::Unknown => health.is_some_and(|health| health.seen == HealthSeen::Unknown),
+        NamespacePhase::Failed | NamespacePhase::Failing | NamespacePhase::Unstable | NamespacePhase::Ok => {
+            false
+        }
+    };
+    let (phase, since) = match PHASES_BEFORE.iter().find(|one| applies(one)).map(|one| one.phase) {
+        Some(NamespacePhase::Stale) => (NamespacePhase::Stale, expires_at),
+        Some(NamespacePhase::Superseded) => (NamespacePhase::Superseded, superseded.map(|one| one.since)),
+        Some(other) => (other, None),
+        None => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
     };
     let health_counts = match phase {
         NamespacePhase::Terminating => false,
