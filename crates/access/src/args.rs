@@ -91,6 +91,11 @@ pub(crate) struct Args {
     /// the credentials.
     #[arg(long, env = "COPPICE_UNENCRYPTED_LOOPBACK", value_parser = BoolishValueParser::new(), hide = true)]
     pub(crate) unencrypted_loopback: bool,
+
+    /// For how long the leader sees that something in a target is of a ClusterAccess that is gone, until it deletes it: for tests alone, since
+    /// that time is there to put a wrong backup right.
+    #[arg(long, env = "COPPICE_GONE_FOR", value_name = "TIME", default_value = "1h", value_parser = time, hide = true)]
+    pub(crate) gone_for: Duration,
 }
 
 impl Args {
@@ -147,6 +152,7 @@ mod tests {
         );
         assert!(lease.validate().is_ok());
         assert_eq!(Args::parse_from(["coppice-access"]).unencrypted(), Unencrypted::Nowhere);
+        assert_eq!(Args::parse_from(["coppice-access"]).gone_for, coppice_access::GONE_FOR);
         for (mode, is_enabled) in [("disabled", false), ("enabled", true)] {
             let args = Args::parse_from(["coppice-access", "--managed-clusters", mode]);
             assert_eq!(args.managed_clusters, is_enabled);

@@ -28,4 +28,5 @@ pub use kinds::{Access, ClusterAccesses};
 pub use metrics::AccessMetrics;
 pub use shared::Shared;
 pub use target::MakeKey;
+pub use target_leftovers::GONE_FOR;
 pub use targets::Connect;

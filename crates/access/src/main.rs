@@ -50,6 +50,7 @@ async fn serve(args: &Args, vital: &Handle) -> anyhow::Result<()> {
         intervals: ResyncIntervals::default(),
         unencrypted: args.unencrypted(),
         managed_clusters: args.managed_clusters,
+        gone_for: args.gone_for,
         connect: None,
         make_key: None,
     };

@@ -59,6 +59,8 @@ pub struct Setup {
     pub unencrypted: Unencrypted,
     /// Whether it works on `ManagedCluster`s, too.
     pub managed_clusters: bool,
+    /// For how long the leader sees that something is left in a target until it deletes it; usually [`GONE_FOR`](crate::GONE_FOR).
+    pub gone_for: Duration,
     /// How it reaches targets; none: over the network.
     pub connect: Option<Connect>,
     /// How it makes keys of certificates; none: with the system's randomness.
@@ -78,7 +80,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
     let Setup { identity, namespace, concurrency, mut rng, intervals, .. } = setup;
-    let Setup { unencrypted, managed_clusters, connect, make_key, .. } = setup;
+    let Setup { unencrypted, managed_clusters, gone_for, connect, make_key, .. } = setup;
     let clock = server_clock.clock().clone();
     let shared =
         Shared::new(clock.clone(), unencrypted, &namespace, concurrency, connect).with_keys(make_key);
@@ -113,6 +115,7 @@ pub async fn run(
         gate.clone(),
         access_metrics.clone(),
         shared.clone(),
+        gone_for,
     ));
     if managed_clusters {
         runner.add(ManagedClusterController::new(

@@ -48,8 +48,8 @@ const MAX_TARGETS: usize = 64;
 const MAX_DELETED: usize = 100;
 /// After so many refusals the others of a kind are left for the next time, when they go first.
 const MAX_REFUSED: usize = 10;
-/// Nothing is deleted before its `ClusterAccess` was seen to be gone for so long.
-const GONE_FOR: Duration = Duration::from_hours(1);
+/// Nothing is deleted in a target before its `ClusterAccess` was seen to be gone for so long.
+pub const GONE_FOR: Duration = Duration::from_hours(1);
 /// So many `ClusterAccess`es that are gone are remembered of each target, the others once these are done: a target may show others each time.
 const MAX_GONE: usize = 1_000;
 /// Within this time a target has to answer.
@@ -61,6 +61,8 @@ pub(crate) struct TargetLeftoverController {
     gate: Gate,
     metrics: AccessMetrics,
     shared: Shared,
+    /// For how long it is seen that something is left until it is deleted.
+    gone_for: Duration,
     /// The last one that was looked through.
     last: Mutex<Option<Source>>,
     /// What is remembered of each target.
@@ -99,9 +101,16 @@ enum SweepError {
 }
 
 impl TargetLeftoverController {
-    /// The controller, on the API server of this cluster and on what it shares with the others.
-    pub(crate) fn new(clients: Clients, gate: Gate, metrics: AccessMetrics, shared: Shared) -> Self {
-        Self { clients, gate, metrics, shared, last: Mutex::default(), seen: Mutex::default() }
+    /// The controller, on the API server of this cluster and on what it shares with the others. It deletes what it has seen to be left
+    /// for so long.
+    pub(crate) fn new(
+        clients: Clients,
+        gate: Gate,
+        metrics: AccessMetrics,
+        shared: Shared,
+        gone_for: Duration,
+    ) -> Self {
+        Self { clients, gate, metrics, shared, gone_for, last: Mutex::default(), seen: Mutex::default() }
     }
 
     /// Deletes what is left in a target.
@@ -177,7 +186,7 @@ impl TargetLeftoverController {
                 gone.insert(made.access.clone(), since);
             }
         }
-        let is_long_gone = |since: &Instant| now.duration_since(*since) >= GONE_FOR;
+        let is_long_gone = |since: &Instant| now.duration_since(*since) >= self.gone_for;
         left.retain(|made| gone.get(&made.access).is_some_and(is_long_gone));
     }
 

@@ -47,7 +47,8 @@ fn controller(cached: &[&str], listed: Option<&[&str]>) -> (TargetLeftoverContro
         shared.accesses.upsert("team", access);
     }
     let of_access = AccessMetrics::new(&metrics);
-    (TargetLeftoverController::new(clients, Gate::always(Duration::ZERO), of_access, shared), metrics)
+    let gate = Gate::always(Duration::ZERO);
+    (TargetLeftoverController::new(clients, gate, of_access, shared, GONE_FOR), metrics)
 }
 
 /// Looks through a target once, and again when what is left may be deleted; what came of that.

@@ -100,10 +100,15 @@ impl Clusters {
     /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire. It may go through a proxy
     /// to its target.
     pub(crate) async fn next_life(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
+        self.next_life_with(kubeconfig, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub(crate) async fn next_life_with(&self, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<Program> {
         let lease =
             ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
         self.here.kubectl(ADMIN, &lease).await?;
-        self.program_with(kubeconfig, &["--unencrypted-loopback"]).await
+        self.program_with(kubeconfig, &[["--unencrypted-loopback"].as_slice(), more].concat()).await
     }
 
     pub(crate) async fn create(&self, name: &str, secret: &str) -> Test {

@@ -1,5 +1,5 @@
 //! Which cluster a credential is for: the kubeconfig of a target is changed, is gone, or leads nowhere. And what is taken away in the
-//! target, whatever keeps credentials from being issued.
+//! target, whatever keeps credentials from being issued; and what is left on both sides of one that is gone.
 
 use std::time::Duration;
 
@@ -14,6 +14,11 @@ use super::access::{Clusters, access, is_settled, rules};
 use super::access_probe;
 
 type Test = anyhow::Result<()>;
+
+/// The uid of a ClusterAccess that this cluster does not have.
+const GONE: &str = "00000000-0000-4000-8000-000000000001";
+/// That of one of another cluster, and of the namespace `kube-system` of that.
+const ELSEWHERE: [&str; 2] = ["00000000-0000-4000-8000-000000000002", "00000000-0000-4000-8000-000000000003"];
 
 /// With the administrator's kubeconfig of the target, an access `ci` that is settled.
 async fn settled(clusters: &Clusters) -> anyhow::Result<Value> {
@@ -277,7 +282,7 @@ async fn given_up(clusters: &Clusters) -> Test {
 fn what_others_have_labeled_in_the_target_stays() -> Test {
     on_own_plane(async {
         let clusters = Clusters::start().await?;
-        let program = clusters.next_life(&clusters.account).await?;
+        let program = clusters.next_life_with(&clusters.account, &["--gone-for", "1s"]).await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         let first = settled(&clusters).await.map_err(with_log)?;
         clusters.create("another", "another-kubeconfig").await?;
@@ -303,8 +308,49 @@ fn what_others_have_labeled_in_the_target_stays() -> Test {
         clusters.until("ci", "rotated", is_settled).await.map_err(with_log)?;
         clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
         clusters.gone("ci").await.map_err(with_log)?;
+        is_swept(&clusters).await.map_err(with_log)?;
         ensure!(clusters.there.get("rolebinding", "shop", "theirs").await?.is_some());
         ensure!(clusters.there.get("secret", "coppice-access", "theirs").await?.is_some());
         clusters.holder("another-kubeconfig").await?.list("configmap", "shop").await.map(drop)
     })
+}
+
+/// What is left on both sides of a ClusterAccess that is gone is deleted; what another installation has left stays.
+async fn is_swept(clusters: &Clusters) -> Test {
+    let oldest = clusters.here.get("namespace", "", "kube-system").await?.context("kube-system")?;
+    let ours = oldest["metadata"]["uid"].as_str().context("no uid")?;
+    for [uid, installation] in [[GONE, ours], ELSEWHERE] {
+        leave(clusters, uid, installation).await?;
+    }
+    let gone = async || (left_of(clusters, GONE).await.ok()? == [false; 3]).then_some(());
+    // With one of two resyncs it is seen for the first time, with the next one it is deleted.
+    clusters.there.until("both sides are swept", gone).await?;
+    ensure!(left_of(clusters, ELSEWHERE[0]).await? == [true; 3], "what is not ours stays");
+    Ok(())
+}
+
+/// Makes what a program leaves that has no time to clean up: in the target an account and a Secret that a token is bound to, here a Secret.
+async fn leave(clusters: &Clusters, uid: &str, installation: &str) -> Test {
+    let there = clusters.there.admin().await?;
+    let labels = json!({"coppice.dev/access": uid, "coppice.dev/installation": installation});
+    for (kind, name) in [("ServiceAccount", format!("coppice-{uid}")), ("Secret", format!("coppice-{uid}-1"))]
+    {
+        let metadata = json!({"name": name, "namespace": "coppice-access", "labels": labels});
+        there.create(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).await?;
+    }
+    let annotations = json!({
+        "coppice.dev/credential": format!("{uid}-1"), "coppice.dev/installation": installation
+    });
+    let metadata = json!({"name": format!("left-{uid}"), "namespace": "team",
+        "labels": {"coppice.dev/access": uid}, "annotations": annotations});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+    clusters.here.admin().await?.create(&secret).await.map(drop)
+}
+
+/// What of that is there.
+async fn left_of(clusters: &Clusters, uid: &str) -> anyhow::Result<[bool; 3]> {
+    let account = clusters.there.get("serviceaccount", "coppice-access", &format!("coppice-{uid}")).await?;
+    let bound = clusters.there.get("secret", "coppice-access", &format!("coppice-{uid}-1")).await?;
+    let here = clusters.here.get("secret", "team", &format!("left-{uid}")).await?;
+    Ok([account.is_some(), bound.is_some(), here.is_some()])
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use coppice_access::replica::{self, Setup};
-use coppice_access::{Connect, MakeKey, Unencrypted, User};
+use coppice_access::{Connect, GONE_FOR, MakeKey, Unencrypted, User};
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::metrics::Metrics;
@@ -87,6 +87,7 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
         intervals,
         unencrypted: Unencrypted::Nowhere,
         managed_clusters: false,
+        gone_for: GONE_FOR,
         connect: Some(connect),
         make_key: Some(make_key),
     };
