@@ -6,6 +6,7 @@
 mod access;
 pub(crate) mod component;
 pub(crate) mod crds;
+mod job;
 mod lifecycle;
 mod pod;
 mod replicas;

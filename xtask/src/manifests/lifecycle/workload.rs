@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::PROGRAM;
 use crate::manifests::Install;
-use crate::manifests::pod::{allocator, container_security, field, pod_security};
+use crate::manifests::job::Job;
 use crate::manifests::replicas::Replicas;
 
 /// The file in `deploy/` that holds the Job.
@@ -35,43 +35,16 @@ pub(super) fn workload(install: &Install) -> Vec<Value> {
 /// Gives every workload its replicas back, before Coppice is uninstalled. By the operator's own account: it needs the Lease, so
 /// that no replica acts meanwhile, and status, which admission leaves to that account alone.
 pub(super) fn wake_all(install: &Install) -> Value {
-    let mut env = vec![
-        field("COPPICE_NAMESPACE", "metadata.namespace"),
-        field("POD_NAME", "metadata.name"),
-        json!({"name": "COPPICE_LOG_FORMAT", "value": "json"}),
-    ];
-    env.extend(allocator());
-    let container = json!({
-        "name": "wake-all",
-        "image": install.image("image", PROGRAM),
-        "imagePullPolicy": "IfNotPresent",
-        "args": ["wake-all", "--wait", WAKE_WAIT],
-        "env": env,
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": container_security()
-    });
-    json!({
-        "#": "Apply it and wait for it before Coppice is uninstalled: see docs/operations.md.",
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": install.local(WAKE_ALL),
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": WAKE_DEADLINE,
-            "template": {
-                "metadata": {"labels": {
-                    "app.kubernetes.io/name": "coppice", "app.kubernetes.io/component": "wake-all",
-                    "app.kubernetes.io/part-of": "coppice", "app.kubernetes.io/version": install.version
-                }},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": SERVICE_ACCOUNT,
-                    "automountServiceAccountToken": true,
-                    "enableServiceLinks": false,
-                    "securityContext": pod_security(),
-                    "containers": [container]
-                }
-            }
-        }
-    })
+    let job = Job {
+        install,
+        name: WAKE_ALL,
+        component: "wake-all",
+        account: SERVICE_ACCOUNT,
+        image: install.image("image", PROGRAM),
+        args: json!(["wake-all", "--wait", WAKE_WAIT]),
+        deadline: WAKE_DEADLINE,
+    };
+    job.object()
 }
 
 fn pod(install: &Install, replicas: &Replicas<'_>) -> Value {
