@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, Subcommand};
+use coppice_access::release_all::Credentials;
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_quantity::DurationError;
@@ -18,16 +19,20 @@ use coppice_serve::startup::StartOptions;
 #[derive(Clone, Debug, Parser)]
 #[command(name = PROGRAM, version, about, long_about = None)]
 pub(crate) struct Args {
+    /// What to do instead of keeping credentials.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
     /// Connect by this kubeconfig; by default by the service account of the pod, else as kubectl would.
-    #[arg(long, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// The context of the kubeconfig.
-    #[arg(long, env = "COPPICE_CONTEXT", value_name = "NAME")]
+    #[arg(long, global = true, env = "COPPICE_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
 
     /// The namespace that the program lives in, with its Lease and the kubeconfigs of ClusterProviders.
-    #[arg(long, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
+    #[arg(long, global = true, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
     pub(crate) namespace: String,
 
     /// Where to serve /metrics.
@@ -49,27 +54,27 @@ pub(crate) struct Args {
     pub(crate) listen_probes: SocketAddr,
 
     /// The form of the log on standard error.
-    #[arg(long, env = "COPPICE_LOG_FORMAT", value_parser = log_format(), default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, env = "COPPICE_LOG_FORMAT", value_parser = log_format(), default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
     /// What to log, as `target=level` pairs: `info,coppice_access=debug`.
-    #[arg(long, env = "COPPICE_LOG", value_name = "FILTER")]
+    #[arg(long, global = true, env = "COPPICE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
 
     /// This replica's name in the Lease and in Events; by default the pod's name.
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub(crate) identity: Option<String>,
 
     /// How long a replica that does not answer keeps the Lease.
-    #[arg(long, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
     pub(crate) lease_duration: Duration,
 
     /// How long the leader tries to renew before it gives up and exits.
-    #[arg(long, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) lease_renew_deadline: Duration,
 
     /// How often the Lease is renewed or asked for.
-    #[arg(long, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) lease_retry_period: Duration,
 
     /// How many ClusterAccesses are worked on at once.
@@ -96,6 +101,46 @@ pub(crate) struct Args {
     /// that time is there to put a wrong backup right.
     #[arg(long, env = "COPPICE_GONE_FOR", value_name = "TIME", default_value = "1h", value_parser = time, hide = true)]
     pub(crate) gone_for: Duration,
+}
+
+/// What the program does besides keeping credentials.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Takes Coppice's finalizer off every ClusterAccess and ManagedCluster, before coppice-access is uninstalled. It takes the Lease from the
+    /// program that leads, which then does nothing any more, revokes what is being deleted, and names what stays valid, until when, and which
+    /// clusters are kept. No cluster is deleted. It fails if an object has the finalizer still.
+    ReleaseAll(ReleaseAllArgs),
+}
+
+/// How everything is released.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReleaseAllArgs {
+    /// What becomes of the credentials of ClusterAccesses that nobody has deleted. keep: they stay in their Secrets, and are valid until they
+    /// expire. revoke: each ClusterAccess is deleted, by which its credential is revoked.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "keep",
+        action = ArgAction::Set,
+        value_parser = PossibleValuesParser::new(["keep", "revoke"]).map(|what| credentials(&what))
+    )]
+    pub(crate) credentials: Credentials,
+
+    /// For how long it is tried to revoke what is being deleted. Then its finalizer is taken off, too.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    pub(crate) wait: Duration,
+
+    /// For how long no replica leads after that, so that the program can be removed.
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time)]
+    pub(crate) hold: Duration,
+
+    /// Only say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+fn credentials(what: &str) -> Credentials {
+    if what == "revoke" { Credentials::Revoke } else { Credentials::Keep }
 }
 
 impl Args {
@@ -142,6 +187,35 @@ fn time(text: &str) -> Result<Duration, DurationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn releasing_takes_the_programs_flags_before_and_after_and_keeps_credentials_unless_they_are_to_be_revoked()
+     {
+        let parse = |args: &[&str]| {
+            Args::try_parse_from(["coppice-access"].iter().chain(args)).map_err(|e| e.to_string())
+        };
+        let released = |args: &[&str]| match parse(args)?.command {
+            Some(Command::ReleaseAll(own)) => Ok(own),
+            None => Err("no command".to_owned()),
+        };
+        let args = parse(&["--namespace", "own", "release-all", "--lease-duration", "30s"]).unwrap();
+        assert_eq!((args.namespace.as_str(), args.lease_duration.as_secs()), ("own", 30));
+        let own = released(&["release-all"]).unwrap();
+        assert_eq!((own.credentials, own.dry_run), (Credentials::Keep, false));
+        assert_eq!((own.wait, own.hold), (Duration::from_mins(5), Duration::from_mins(15)));
+        let own = released(&["release-all", "--credentials", "revoke", "--wait", "1m", "--dry-run"]).unwrap();
+        assert_eq!(
+            (own.credentials, own.wait, own.dry_run),
+            (Credentials::Revoke, Duration::from_mins(1), true)
+        );
+        assert!(
+            released(&["release-all", "--credentials", "all"])
+                .unwrap_err()
+                .contains("[possible values: keep, revoke]")
+        );
+        assert!(released(&["release-all", "--wait", "600"]).unwrap_err().contains("no unit"));
+        assert!(parse(&[]).unwrap().command.is_none());
+    }
 
     #[test]
     fn the_lease_has_the_name_of_the_program_in_its_own_namespace() {

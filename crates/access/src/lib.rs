@@ -16,6 +16,7 @@ pub mod leftovers;
 pub mod managed_cluster;
 mod metrics;
 mod output;
+pub mod release_all;
 pub mod replica;
 mod shared;
 mod target;

@@ -349,15 +349,19 @@ reasons! {
         CredentialRotated: [Event], nothing;
         /// The ClusterAccess is being deleted: its credential is revoked, then its rights are removed, then the Secret is deleted.
         Revoking: [Access], nothing;
-        /// A ClusterAccess was deleted, and for `spec.forgetAfter` its credential could not be revoked in the cluster that issued it;
-        /// or its spec or status cannot be understood, so that nobody knows which cluster that is. Its credential is valid until it
-        /// expires, and its rights stay in that cluster.
+        /// A ClusterAccess was deleted, and for `spec.forgetAfter`, or until `coppice-access` was uninstalled, its credential could not be revoked
+        /// in the cluster that issued it; or its spec or status cannot be understood, so that nobody knows which cluster that is. Its credential
+        /// is valid until it expires, and its rights stay in that cluster.
         RevocationSkipped: [Event],
             "Delete what has the label that the message names in the target, once it can be reached.";
         /// A ClusterAccess with the issuer `GardenerAdmin` or `GardenerViewer` is gone. Nobody can revoke its certificates: the message says until
         /// when the last one is valid.
         CertificatesRemain: [Event],
             "If they may be in the wrong hands, rotate the certificate authorities of the Shoot, as Gardener's documentation shows.";
+        /// `coppice-access` is being uninstalled. For the ClusterAccess nothing is replaced or revoked any more: its credential is valid until the date
+        /// in the message. For the ManagedCluster nothing is changed or deleted any more: its cluster stays as it is.
+        Uninstalled: [Event],
+            "Give what uses the credential another one before that date. If `coppice-access` is installed again, it goes on.";
         /// The Secret that `spec.output` names was not made for the ClusterAccess. It is left as it is.
         SecretNotOurs: [Event, AccessBlocked, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
         /// The Secret that `spec.output` names is ours, and is immutable or has another type than Opaque: nothing can be written into it.

@@ -1,7 +1,8 @@
 //! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
 //!
 //! Watches `ClusterAccess`, `ClusterProvider`, `ManagedCluster`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
-//! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `undecodable`.
+//! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `undecodable`. Before Coppice is
+//! uninstalled it works on what is being deleted alone (`ending`).
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
 //! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
@@ -14,6 +15,7 @@
 //! asked before it may be again, nor of what its provider leads to; what this API server does not do is tried again with backoff by the queue.
 
 mod apply;
+mod endings;
 mod issue;
 mod observe;
 mod plan;
@@ -39,6 +41,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use self::apply::{Applied, Memory};
+pub(crate) use self::endings::{Ending, Endings};
 use crate::allowed::AllowedBefore;
 use crate::installation::Installation;
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
@@ -70,6 +73,8 @@ pub struct ClusterAccessController {
     target_rights: TargetRights,
     allowed_before: AllowedBefore,
     metrics: AccessMetrics,
+    /// What has ended, where it works on what is being deleted alone.
+    endings: Option<Endings>,
 }
 
 /// Namespace and name of a `ClusterAccess`.
@@ -123,7 +128,18 @@ impl ClusterAccessController {
             target_rights,
             allowed_before,
             metrics,
+            endings: None,
         }
+    }
+
+    /// The same, which ends what is being deleted and leaves everything else as it is: nothing is issued, replaced or restored.
+    pub(crate) fn ending(self, endings: Endings) -> Self {
+        Self { endings: Some(endings), ..self }
+    }
+
+    /// Whether nothing is done for one, whatever its status says.
+    fn is_left_alone(&self, access: &Access) -> bool {
+        self.endings.is_some() && !access.terminating
     }
 
     /// Wakes those that use a Secret: as theirs, or as that with the kubeconfig of their target.
@@ -371,7 +387,10 @@ impl Controller for ClusterAccessController {
 
     async fn reconcile(self: Arc<Self>, key: AccessKey) -> ReconcileResult {
         let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
-        let Some(cached) = self.accesses.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
+        let cached = self.accesses.get(&key.namespace, &key.name);
+        let Some(cached) = cached.filter(|cached| !self.is_left_alone(cached)) else {
+            return ReconcileResult::Done;
+        };
         if let Err(error) = cached.decoded() {
             report::not_understood(&key, &error.to_string());
             let is_kept = cached.terminating && cached.has_finalizer;
@@ -423,8 +442,9 @@ impl Controller for ClusterAccessController {
             Some(_) => {}
         }
         match observe::fresh(&self, &key).await {
-            Ok(Some(access)) => self.work(&permit, &key, access, share).await,
-            Ok(None) => ReconcileResult::Done,
+            // Another one of its name may be there by now.
+            Ok(Some(access)) if !self.is_left_alone(&access) => self.work(&permit, &key, access, share).await,
+            Ok(_) => ReconcileResult::Done,
             Err(error) => self.failed(&key, &error.to_string()),
         }
     }

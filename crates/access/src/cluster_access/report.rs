@@ -98,7 +98,11 @@ fn expired(access: &Access, credential: &str) {
 /// Reports the end of an access; if it could not be revoked, why, and until when certificates are valid that nobody can revoke.
 pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: Option<&str>) {
     let is_of_garden = access.spec.as_ref().is_ok_and(|spec| spec.issuer.is_of_garden());
-    let until = valid_until(&access.status).filter(|until| is_of_garden && *until > controller.now());
+    let valid = valid_until(&access.status).filter(|until| *until > controller.now());
+    if let Some(endings) = &controller.endings {
+        endings.add(access, skipped, valid.filter(|_| is_of_garden || skipped.is_some()));
+    }
+    let until = valid.filter(|_| is_of_garden);
     let Some(why) = skipped else {
         let Some(until) = until else {
             tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
