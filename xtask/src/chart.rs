@@ -14,14 +14,15 @@ use crate::yaml;
 
 const CHART: &str = "charts/coppice";
 /// Labels and annotations that say which tool installed.
-const TOOL: [&str; 4] = [
+const TOOL: [&str; 5] = [
     "/metadata/labels/app.kubernetes.io~1managed-by",
     "/metadata/annotations/helm.sh~1resource-policy",
     "/metadata/annotations/helm.sh~1hook",
+    "/metadata/annotations/helm.sh~1hook-weight",
     "/metadata/annotations/helm.sh~1hook-delete-policy",
 ];
 /// Values that must be refused, each for one reason.
-const BAD: [&str; 16] = [
+const BAD: [&str; 18] = [
     "replicas=two",
     "replicas=-1",
     "replica=2",
@@ -35,6 +36,8 @@ const BAD: [&str; 16] = [
     "networkPolicy.metricsFrom=any",
     "rbac.aggregateToEdit=maybe",
     "wakeOnUninstall.wait=600",
+    "access.releaseOnUninstall.wait=600",
+    "access.releaseOnUninstall.credentials=maybe",
     "scaleKinds[0].kind=Rollout",
     "scaleKinds[0].apiVersion=*/v1,scaleKinds[0].kind=Any,scaleKinds[0].plural=any",
     "scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=*",
@@ -45,7 +48,7 @@ const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.e
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
     nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
     networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=1h5m30s,\
-    trees.enabled=true,access.enabled=true,scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
+    trees.enabled=true,access.enabled=true,access.releaseOnUninstall.credentials=revoke,access.releaseOnUninstall.wait=1m30s,scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
 
 /// What is wrong with the chart.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
@@ -78,6 +81,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         ("networkPolicy.enabled=false", "NetworkPolicy"),
         ("podDisruptionBudget.enabled=false", "PodDisruptionBudget"),
         ("wakeOnUninstall.enabled=false", "Job"),
+        ("access.enabled=true,access.releaseOnUninstall.enabled=false,wakeOnUninstall.enabled=false", "Job"),
     ] {
         if helm
             .template(&["--set", &format!("trees.enabled=true,{value}")])?
@@ -116,7 +120,9 @@ fn installed(helm: &Helm, components: Components) -> Result<Vec<String>> {
     for component in components.iter().filter(|component| component.optional) {
         let switch = format!("{}.enabled", component.name);
         let rendered = helm.template(&["--set", &format!("{switch}=true")])?;
-        let expected = [always.clone(), plain(&component.objects(&install))].concat();
+        let on_demand = component.on_demand.iter().map(|(_, object)| yaml::plain(object)).collect();
+        let expected = [always.clone(), plain(&component.objects(&install)), on_demand].concat();
+        findings.extend(hooks(&rendered));
         findings
             .extend(differences(&expected, &rendered).into_iter().map(|text| format!("{switch}: {text}")));
         findings.extend(passed(helm, &format!("{switch}=maybe"))?);
@@ -283,6 +289,48 @@ fn of_trees(rendered: &[Value]) -> (&'static str, Value, Value) {
     )
 }
 
+/// What is asked of the Job that runs before access is uninstalled: what, how it is, and how it is to be.
+fn of_access(rendered: &[Value]) -> [(&'static str, Value, Value); 4] {
+    let find = |wanted: &str| find(rendered, wanted);
+    let (job, wake) = (find("Job coppice-release-all"), find("Job coppice-wake-all"));
+    let weight = |job: &Value| {
+        let weight = &job["metadata"]["annotations"]["helm.sh/hook-weight"];
+        weight.as_str().and_then(|weight| weight.parse::<i64>().ok())
+    };
+    let args = job.pointer("/spec/template/spec/containers/0/args").cloned().unwrap_or_default();
+    let hold = 3600 + 5 * 60 + 30 + 300;
+    [
+        (
+            "the Job before access is uninstalled",
+            args,
+            json!([
+                "release-all",
+                "--credentials",
+                "revoke",
+                "--wait",
+                "1m30s",
+                "--hold",
+                format!("{hold}s")
+            ]),
+        ),
+        ("the time of that Job", job["spec"]["activeDeadlineSeconds"].clone(), json!(90 + 240)),
+        (
+            "what it needs to revoke everything",
+            find("ClusterRole coppice-access-release-all")["rules"].clone(),
+            json!([{"apiGroups": ["coppice.dev"], "resources": ["clusteraccesses"], "verbs": ["delete"]}]),
+        ),
+        // One that comes after it keeps replicas of this program from leading for less time than the other Job may take.
+        (
+            "whether that Job comes before the one that wakes everything",
+            json!(
+                wake.is_object()
+                    && weight(job).is_some_and(|before| before < weight(wake).unwrap_or_default())
+            ),
+            json!(true),
+        ),
+    ]
+}
+
 /// What the options must lead to.
 fn options(rendered: &[Value]) -> Vec<String> {
     let find = |wanted: &str| find(rendered, wanted);
@@ -356,7 +404,8 @@ fn options(rendered: &[Value]) -> Vec<String> {
             json!(["https", ["coppice-system", "coppice-access-system"]]),
         ),
     ];
-    let wrong = expectations.into_iter().filter(|(_, found, expected)| found != expected);
+    let expectations = expectations.into_iter().chain(of_access(rendered));
+    let wrong = expectations.filter(|(_, found, expected)| found != expected);
     wrong.map(|(what, found, expected)| format!("{what}: {found} instead of {expected}")).collect()
 }
 
@@ -474,7 +523,7 @@ sample:
 
     #[test]
     fn options_without_effect_and_strange_namespaces_are_found() {
-        assert_eq!(options(&expected()).len(), 9);
+        assert_eq!(options(&expected()).len(), 9 + 4);
         assert!(!elsewhere(&expected()).is_empty());
     }
 

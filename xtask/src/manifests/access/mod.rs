@@ -26,6 +26,6 @@ pub(crate) fn component(install: &Install) -> Component {
         user_roles: rules::user_roles(&own),
         policies: policies::policies(&own),
         workload: workload::workload(&own),
-        on_demand: Vec::new(),
+        on_demand: vec![(workload::RELEASE_ALL_FILE, workload::release_all(&own))],
     }
 }

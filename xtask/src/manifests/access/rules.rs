@@ -11,8 +11,9 @@ use crate::manifests::component::{reviews, rule, user_role};
 pub(super) fn cluster() -> Vec<Value> {
     let mut rules = vec![
         rule(
-            "Tenants' ClusterAccesses: spec is only read; patched is the finalizer. The policy coppice-access-own leaves this account\n\
-             nothing else of them.",
+            "Tenants' ClusterAccesses: spec is only read; patched is the finalizer, which release-all takes off before the program is uninstalled.\n\
+             The policy coppice-access-own leaves this account nothing else of them. None is deleted: who has release-all revoke everything\n\
+             grants that for as long as it takes.",
             GROUP,
             &["clusteraccesses"],
             &["get", "list", "watch", "patch"],
@@ -26,8 +27,8 @@ pub(super) fn cluster() -> Vec<Value> {
         ),
         rule("Whether their kubeconfigs can be used.", GROUP, &["clusterproviders/status"], &["update"]),
         rule(
-            "Tenants' ManagedClusters, which ClusterAccesses may name: spec is only read; patched is the finalizer, where they are switched on. The\n\
-             policy coppice-access-own leaves this account nothing else of them.",
+            "Tenants' ManagedClusters, which ClusterAccesses may name: spec is only read; patched is the finalizer, where they are switched on, and by\n\
+             release-all. The policy coppice-access-own leaves this account nothing else of them.",
             GROUP,
             &["managedclusters"],
             &["get", "list", "watch", "patch"],
@@ -70,7 +71,8 @@ pub(super) fn cluster() -> Vec<Value> {
 pub(super) fn local() -> Vec<Value> {
     vec![
         rule(
-            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name; the policy coppice-access-own does it.",
+            "The Lease by which replicas agree on who writes, and which release-all takes from them. Creation cannot be limited to a name; the policy\n\
+             coppice-access-own does it.",
             "coordination.k8s.io",
             &["leases"],
             &["create"],
