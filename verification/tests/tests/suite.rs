@@ -12,6 +12,7 @@ mod access_killed;
 mod access_probe;
 mod access_provider;
 mod access_target;
+mod access_uninstall;
 mod alerts;
 mod breaker;
 mod cli;
