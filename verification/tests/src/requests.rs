@@ -29,6 +29,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("ConfigMap", "configmaps", "cm", "v1", true),
     ("Secret", "secrets", "secret", "v1", true),
     ("ServiceAccount", "serviceaccounts", "sa", "v1", true),
+    ("Service", "services", "svc", "v1", true),
     ("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "v1", true),
     ("Deployment", "deployments", "deploy", "apps/v1", true),
     ("StatefulSet", "statefulsets", "sts", "apps/v1", true),

@@ -64,6 +64,7 @@ mod trees_metadata;
 mod trees_parent;
 mod trees_propagation;
 mod trees_race;
+mod trees_resources;
 mod trees_transfers;
 mod trees_transfers_access;
 mod uninstall;

@@ -12,6 +12,7 @@ use coppice_tests::{Operator, TestCluster, condition, on_own_plane};
 use futures::StreamExt as _;
 use kube::api::WatchEvent;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::cli::coppice;
 use crate::trees_access::bind;
@@ -32,7 +33,10 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let test_cluster = TestCluster::start_with_trees().await?;
+        Self::on(TestCluster::start_with_trees().await?).await
+    }
+
+    async fn on(test_cluster: TestCluster) -> anyhow::Result<Self> {
         test_cluster.apply(GENEROUS).await?;
         let operator = Operator::start(&test_cluster).await?;
         let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
@@ -127,6 +131,20 @@ impl Setup {
     }
 }
 
+/// Runs a test on the plane, with the program of trees, that tests share: each has trees of its own.
+pub(crate) fn on_shared_trees(test: impl AsyncFnOnce(&Setup) -> Test) -> Test {
+    static SHARED: OnceCell<(Setup, Operator)> = OnceCell::const_new();
+    on_own_plane(async {
+        let start = async || {
+            let cluster = Setup::on(TestCluster::start_with_trees_at_once().await?).await?;
+            let program = cluster.program().await?;
+            anyhow::Ok((cluster, program))
+        };
+        let (cluster, program) = SHARED.get_or_try_init(start).await?;
+        test(cluster).await.with_context(|| program.last_lines())
+    })
+}
+
 pub(crate) fn subnamespace(parent: &str, name: &str, hard: &Value) -> Value {
     json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace", "metadata": {"name": name, "namespace": parent},
         "spec": {"quota": {"hard": hard}}})
@@ -140,6 +158,8 @@ pub(crate) struct Quotas {
 
 #[derive(Default)]
 struct Seen {
+    /// The tree whose quotas are looked at; none: all quotas are.
+    tree: Option<&'static str>,
     /// Of each namespace: the larger of what is asked for and what is in force.
     own: BTreeMap<String, Quantity>,
     /// The largest sum, and of what.
@@ -156,6 +176,9 @@ impl Seen {
             WatchEvent::Bookmark(_) => return,
             WatchEvent::Error(error) => return self.error = Some(error.to_string()),
         };
+        if self.tree.is_some_and(|tree| quota["metadata"]["labels"]["coppice.dev/tree"] != tree) {
+            return;
+        }
         let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         let amount = |part: &str| quota[part]["hard"]["pods"].as_str().and_then(|text| text.parse().ok());
         let own: Quantity = amount("spec").max(amount("status")).unwrap_or(Quantity::ZERO);
@@ -174,8 +197,17 @@ impl Seen {
 
 impl Quotas {
     async fn watch(test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        Self::seen_by(Seen::default(), test_cluster).await
+    }
+
+    /// Of one tree, where there are others.
+    pub(crate) async fn of_tree(tree: &'static str, test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        Self::seen_by(Seen { tree: Some(tree), ..Seen::default() }, test_cluster).await
+    }
+
+    async fn seen_by(seen: Seen, test_cluster: &TestCluster) -> anyhow::Result<Self> {
         let mut events = test_cluster.admin().await?.watch("quota").await?.boxed();
-        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let seen = Arc::new(Mutex::new(seen));
         let watching = tokio::spawn({
             let seen = Arc::clone(&seen);
             async move {
