@@ -65,6 +65,7 @@ mod trees_parent;
 mod trees_propagation;
 mod trees_race;
 mod trees_resources;
+mod trees_root;
 mod trees_transfers;
 mod trees_transfers_access;
 mod uninstall;

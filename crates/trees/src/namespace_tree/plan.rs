@@ -136,7 +136,10 @@ impl TreePlan {
             return Err(root_deleted(observation, spec, "is gone").unwrap_or((Reason::RootMissing, message)));
         };
         if let Some(other) = &observation.other {
-            let message = format!("namespace {} cannot be the root of another tree: {other}", root.name);
+            let message = format!(
+                "namespace {} cannot be the root of another tree: {other}; delete this NamespaceTree, and create one for another namespace",
+                root.name
+            );
             return Err((Reason::RootTaken, message));
         }
         if self.status.root_uid.as_ref().is_some_and(|uid| *uid != root.uid) {

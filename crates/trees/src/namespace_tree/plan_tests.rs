@@ -195,7 +195,11 @@ fn a_root_that_cannot_be_one_is_not_touched() {
         "there is no namespace shop: create it",
     );
     let other = Some("it is the root of NamespaceTree old".to_owned());
-    waits(&Observation { other, ..ready() }, Reason::RootTaken, "it is the root of NamespaceTree old");
+    waits(
+        &Observation { other, ..ready() },
+        Reason::RootTaken,
+        "it is the root of NamespaceTree old; delete this NamespaceTree, and create one for another namespace",
+    );
     let another = NamespaceFacts { uid: "another".to_owned(), ..root(&[]) };
     let another = Observation { root: Some(Arc::new(another)), quota: None, ..ready() };
     waits(&another, Reason::RootMissing, "is another one than when the tree was set up");
