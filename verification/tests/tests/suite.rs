@@ -66,6 +66,7 @@ mod trees_propagation;
 mod trees_race;
 mod trees_resources;
 mod trees_root;
+mod trees_tenants;
 mod trees_transfers;
 mod trees_transfers_access;
 mod uninstall;
