@@ -92,6 +92,7 @@ fn quota_moves_to_whom_it_was_promised_with_approval_or_back() -> Test {
             cluster.siblings().await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             bind(&cluster.test_cluster, "shop-a", BOB, "admin").await?;
+            is_tried(&cluster).await?;
             moves(&cluster).await?;
             needs_approval(&cluster).await?;
             returns(&cluster).await?;
@@ -102,6 +103,50 @@ fn quota_moves_to_whom_it_was_promised_with_approval_or_back() -> Test {
         scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
+}
+
+/// What is only tried is shown, and changes nothing.
+async fn is_tried(cluster: &Setup) -> Test {
+    cluster.transfers(BOB, &transfer(BOB, "ask-first", ("shop-a", "shop-b", "shop"), "1")).await?;
+    cluster.phase("shop-a", "ask-first", "PendingApproval").await?;
+    for (args, shows) in [
+        (
+            "transfer shop-a --to shop-b --amount pods=2 --reason test --name tried",
+            "quotatransfer.coppice.dev/tried created (server dry run): 2 pods from shop-a to shop-b\n\
+             \x20 gives      2 pods\n\
+             \x20 free       4 pods\n\
+             \x20 path       shop-a, shop, shop-b\n\
+             \x20 approval   by yourself: alice may create QuotaTransfers where that is needed\n",
+        ),
+        (
+            "give-back shop-a --amount pods=1 --name tried",
+            "quotatransfer.coppice.dev/tried created (server dry run): 1 pods from shop-a to shop\n\
+             \x20 gives      1 pods\n\
+             \x20 free       4 pods\n\
+             \x20 path       shop-a, shop\n\
+             \x20 approval   not needed: shop-a is below shop\n",
+        ),
+        (
+            "transfer approve shop-a/ask-first",
+            "QuotaTransfer shop-a/ask-first\n\
+             \x20 amount      1 pods\n\
+             \x20 from        shop-a\n\
+             \x20 to          shop-b\n\
+             \x20 through     shop\n\
+             \x20 requester   bob\n\
+             \x20 reason      load test\n\
+             quotatransfer.coppice.dev/ask-first approved by alice (server dry run)\n",
+        ),
+    ] {
+        let args: Vec<&str> = args.split(' ').chain(["--dry-run"]).collect();
+        let (code, out, err) = coppice(&cluster.test_cluster, ALICE, &args).await?;
+        ensure!(code == 0 && out == shows && err.is_empty(), "{code}: {out}{err}");
+    }
+    let transfers = cluster.test_cluster.list("qtr", "shop-a").await?;
+    let [ask] = &transfers[..] else { anyhow::bail!("{transfers:#?}") };
+    ensure!(ask["spec"]["approvedBy"].is_null() && ask["status"]["phase"] == "PendingApproval", "{ask:#}");
+    cluster.own(&[("shop", "2"), ("shop-a", "4"), ("shop-b", "4")]).await?;
+    cluster.test_cluster.requests(BOB).await?.delete("qtr", "shop-a", "ask-first", &json!({})).await
 }
 
 /// Whoever administers what both are below of transfers at once.
