@@ -1,8 +1,8 @@
 //! Many clients race for the last pods of a tree on a real API server, while quota moves between their namespaces, siblings ask for the
 //! last of it and are deleted, and the program that moves it is killed, without its admission webhook and with it: they get what the
-//! tree has, and not more than beyond a native quota in the same run.
+//! tree has, and not more than beyond a native quota in the same run; nor where pods are deleted as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,8 +25,14 @@ const CLIENTS: usize = 64;
 /// The pods of the tree, and of a namespace outside it with a quota of its own.
 const TREE: usize = 48;
 const PLAIN: usize = 20;
+/// Those outside it: the second one is there at last, so that as many namespaces are limited by a native quota as by the tree.
+const PLAINS: [&str; 2] = ["plain", "plain-b"];
 /// In whose namespaces clients create pods. Nothing runs in another one, `shop-c`, whose quota moves away, and in the root.
-const RACED: [&str; 3] = ["shop-a", "shop-b", "plain"];
+const RACED: [&str; 3] = ["shop-a", "shop-b", PLAINS[0]];
+/// In which they delete pods, too, at last.
+const CHURNED: [&str; 4] = ["shop-a", "shop-b", PLAINS[0], PLAINS[1]];
+/// So many requests each client makes there. Every fifth deletes a pod.
+const REQUESTS: usize = 25;
 /// They come and go: each asks for all pods that the root has, in which clients create pods as a tenant who has rights there once it has them.
 const SIBLINGS: [&str; 2] = ["shop-d", "shop-e"];
 const LAST: usize = 4;
@@ -71,8 +77,12 @@ fn clients_that_race_while_quota_moves_get_what_there_is_and_no_pod_more() -> Te
         let (created, refused) = clients.stop().await?;
         ensure!(created == TREE + PLAIN - spare(&cluster).await?, "{created} were created");
         ensure!(refused > CLIENTS, "{refused} were refused: there was no race");
-        pods.never_beyond()?;
-        cluster.quotas.never_beyond(&(TREE + PLAIN).to_string())
+        pods.never_beyond("pods are created")?;
+        cluster.quotas.never_beyond(&(TREE + PLAIN).to_string())?;
+        let program = cluster.next_life(&cluster.account).await?;
+        churn(&cluster, &pods).await.with_context(|| program.last_lines())?;
+        pods.never_beyond("pods are created, and a fifth of all requests deletes one")?;
+        cluster.quotas.never_beyond(&(TREE + PLAINS.len() * PLAIN).to_string())
     })
 }
 
@@ -197,6 +207,56 @@ async fn full(cluster: &Setup, pods: &Pods) -> Test {
     Ok(())
 }
 
+/// Clients create pods in full namespaces and delete others there, while quota moves between two of them: after a deletion the API server
+/// may count too few for a moment.
+async fn churn(cluster: &Setup, pods: &Pods) -> Test {
+    cluster.test_cluster.namespace(PLAINS[1]).await?;
+    cluster.test_cluster.quota_of_pods(PLAINS[1], PLAIN).await?;
+    pods.may_be_deleted();
+    transfers(cluster, "churn", &["shop-a"; 2]).await?;
+    let requests = Arc::new(cluster.test_cluster.admin().await?);
+    let mut running: JoinSet<Test> = JoinSet::new();
+    for client in 0..CLIENTS {
+        let (requests, seen) = (Arc::clone(&requests), Arc::clone(&pods.seen));
+        running.spawn(async move {
+            for request in 0..REQUESTS {
+                let namespace = CHURNED[(client + request) % CHURNED.len()];
+                if request % 5 == 4 {
+                    delete_one(&requests, &seen, namespace, client).await?;
+                } else {
+                    create(&requests, namespace, &format!("c-{client}-{request}")).await?;
+                }
+            }
+            Ok(())
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    let all_seen = async || {
+        for namespace in CHURNED {
+            let there = cluster.test_cluster.list("pod", namespace).await.ok()?;
+            (pods.now(namespace) == there.len()).then_some(())?;
+        }
+        Some(())
+    };
+    cluster.test_cluster.until("all that has happened is seen", all_seen).await?;
+    let deleted = pods.deleted();
+    ensure!(deleted > CLIENTS, "{deleted} pods were deleted");
+    Ok(())
+}
+
+/// Deletes one of the pods in a namespace, for each client another one as far as there are so many.
+async fn delete_one(requests: &Requests, seen: &Mutex<Seen>, namespace: &str, client: usize) -> Test {
+    let name = seen.lock().unwrap_or_else(PoisonError::into_inner).one_of(namespace, client);
+    let Some(name) = name else { return Ok(()) };
+    match requests.delete("pod", namespace, &name, &json!({})).await {
+        // Another client was faster.
+        Err(error) if !format!("{error:#}").contains("(NotFound)") => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Clients that create pods until they are stopped. What becomes of those in siblings is not counted here.
 struct Clients {
     stopped: Arc<AtomicBool>,
@@ -282,34 +342,46 @@ struct Pods {
 
 #[derive(Default)]
 struct Seen {
-    now: BTreeMap<String, usize>,
+    /// The names of the pods in each namespace.
+    now: BTreeMap<String, BTreeSet<String>>,
     most_in_tree: usize,
-    most_in_plain: usize,
+    /// The most beyond the native quotas outside the tree, together.
+    most_beyond_plain: usize,
+    /// How many were deleted since all may be.
+    deleted: Option<usize>,
     error: Option<String>,
 }
 
 impl Seen {
     fn of(&self, namespace: &str) -> usize {
-        self.now.get(namespace).copied().unwrap_or(0)
+        self.now.get(namespace).map_or(0, BTreeSet::len)
+    }
+
+    fn one_of(&self, namespace: &str, number: usize) -> Option<String> {
+        let pods = self.now.get(namespace).filter(|pods| !pods.is_empty())?;
+        pods.iter().nth(number % pods.len()).cloned()
     }
 
     fn see(&mut self, event: WatchEvent<Value>) {
+        let text = |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
         match event {
             WatchEvent::Added(pod) => {
-                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-                *self.now.entry(namespace.to_owned()).or_default() += 1;
+                self.now.entry(text(&pod, "namespace")).or_default().insert(text(&pod, "name"));
             }
             WatchEvent::Deleted(pod) => {
-                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-                match self.now.get_mut(namespace) {
-                    Some(now) if SIBLINGS.contains(&namespace) => *now -= 1,
-                    _ => self.error = Some(format!("a pod is gone: {}", pod["metadata"]["name"])),
+                let (namespace, name) = (text(&pod, "namespace"), text(&pod, "name"));
+                let known = self.now.get_mut(&namespace).is_some_and(|pods| pods.remove(&name));
+                self.deleted = self.deleted.map(|deleted| deleted + 1);
+                let may_be = self.deleted.is_some() || SIBLINGS.contains(&namespace.as_str());
+                if !known || !may_be {
+                    self.error = Some(format!("pod {namespace}/{name} is gone"));
                 }
             }
             WatchEvent::Error(error) => self.error = Some(error.to_string()),
             WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => {}
         }
-        self.most_in_plain = self.most_in_plain.max(self.of("plain"));
+        let beyond = PLAINS.iter().map(|namespace| self.of(namespace).saturating_sub(PLAIN));
+        self.most_beyond_plain = self.most_beyond_plain.max(beyond.sum());
         let in_tree = ["shop-a", "shop-b"].iter().chain(&SIBLINGS).map(|namespace| self.of(namespace));
         self.most_in_tree = self.most_in_tree.max(in_tree.sum());
     }
@@ -338,16 +410,26 @@ impl Pods {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).of(namespace)
     }
 
-    /// Whether the tree was never used beyond its limit by more than a native quota was.
-    fn never_beyond(&self) -> Test {
+    /// Pods of all namespaces may be deleted from now on, and what there was before counts no more.
+    fn may_be_deleted(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.most_in_tree, seen.most_beyond_plain, seen.deleted) = (0, 0, Some(0));
+    }
+
+    fn deleted(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).deleted.unwrap_or(0)
+    }
+
+    /// Whether the tree was never used beyond its limit by more than native quotas were while this was done.
+    fn never_beyond(&self, done: &str) -> Test {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(seen.error.is_none() && !self.watching.is_finished(), "not all was seen: {:?}", seen.error);
-        let beyond = |most: usize, limit: usize| most.saturating_sub(limit);
-        let (tree, plain) = (beyond(seen.most_in_tree, TREE), beyond(seen.most_in_plain, PLAIN));
+        let (most, plain) = (seen.most_in_tree, seen.most_beyond_plain);
+        let tree = most.saturating_sub(TREE);
         eprintln!(
-            "beyond their limits: {tree} pods of {TREE} in a tree, {plain} of {PLAIN} by a native quota"
+            "beyond their limits, while {done}: {tree} pods of {TREE} in a tree ({most} at most), {plain} by native quotas of {PLAIN}"
         );
-        ensure!(tree <= plain, "{tree} pods beyond the limit of the tree, {plain} beyond a native quota");
+        ensure!(tree <= plain, "{tree} pods beyond the limit of the tree, {plain} beyond native quotas");
         Ok(())
     }
 }
