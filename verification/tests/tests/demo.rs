@@ -86,6 +86,7 @@ const TREE: &[&str] = &[
     "  | pods       shop-api        6      coppice transfer shop-api --to shop-web --amount pods=6 --reason TEXT",
     "$ coppice transfer shop-api --to shop-web --amount pods=2",
     "-              killed",
+    "coppice-trees, when the transfer is Moving",
     "-              started",
     "its fourth pod starts",
     "shop-web-test  is gone",

@@ -3,12 +3,15 @@
 
 use std::path::PathBuf;
 
-use coppice_plane::{ADMIN, Binaries, Error, Options};
+use coppice_plane::{ADMIN, ALICE, Binaries, Error, Options};
 use kube::Client;
 
 use crate::memory::client;
 use crate::test_cluster::{manifest, trees_manifest};
 use crate::{InMemory, Operator, TestCluster};
+
+/// The user of [`Cluster::tenant_kubeconfig`].
+pub(super) const TENANT: &str = ALICE;
 
 pub(super) enum Cluster {
     Plane(TestCluster),
@@ -50,6 +53,14 @@ impl Cluster {
         match self {
             Self::Plane(test_cluster) => test_cluster.plane.admin_kubeconfig(),
             Self::InMemory(server) => server.kubeconfig.clone(),
+        }
+    }
+
+    /// That of a user who has the rights that roles in namespaces give, and no others; in memory, where no rights are enforced, the same.
+    pub(super) fn tenant_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        match self {
+            Self::Plane(test_cluster) => Ok(test_cluster.plane.kubeconfig(TENANT)?),
+            Self::InMemory(server) => Ok(server.kubeconfig.clone()),
         }
     }
 
@@ -100,6 +111,16 @@ impl Cluster {
                 test_cluster.kubectl_stdin(ADMIN, &["apply", "-f", "-"], yaml).await.map(drop)
             }
             // Nor is there a kubectl without Go.
+            Self::InMemory(server) => server.apply(yaml).await,
+        }
+    }
+
+    /// The same in the tenant's name.
+    pub(super) async fn apply_as_tenant(&self, yaml: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Plane(test_cluster) => {
+                test_cluster.kubectl_stdin(TENANT, &["apply", "-f", "-"], yaml).await.map(drop)
+            }
             Self::InMemory(server) => server.apply(yaml).await,
         }
     }
