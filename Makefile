@@ -45,11 +45,12 @@ fmt: ## Format the code
 generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference
 	cargo run -q --locked -p xtask -- generate
 
-tools: prerequisites ## Build the control plane's binaries, promtool, the mail server and Gardener's API server into the cache
+tools: prerequisites ## Build the control plane's binaries, promtool, the mail server, Gardener's API server and Cluster API's kinds into the cache
 	cargo run -q --locked -p coppice-plane -- build
 	cargo run -q --locked -p coppice-plane -- build --promtool
 	cargo run -q --locked -p coppice-plane -- build --mail-server
 	cargo run -q --locked -p coppice-plane -- build --gardener
+	cargo run -q --locked -p coppice-plane -- build --cluster-api
 
 image: ## Build the operator's image
 	docker build -t coppice-operator:dev .

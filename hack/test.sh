@@ -16,6 +16,8 @@ echo "== building the mail server (once, a few seconds)"
 cargo run -q --locked -p coppice-plane -- build --mail-server || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building Gardener's API server (once, 3 to 4 minutes on two cores)"
 cargo run -q --locked -p coppice-plane -- build --gardener || { echo "0 passed, 1 failed"; exit 1; }
+echo "== fetching Cluster API's kinds (once, a few seconds)"
+cargo run -q --locked -p coppice-plane -- build --cluster-api || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building"
 cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
 cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }

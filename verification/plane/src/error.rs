@@ -29,10 +29,10 @@ pub enum Error {
         /// What is missing in it.
         missing: String,
     },
-    /// `go build` failed.
-    #[error("go build of {tool} failed:\n{output}")]
+    /// Go failed to build something, or to download it.
+    #[error("Go cannot make {tool}:\n{output}")]
     Build {
-        /// Name of the binary.
+        /// Name of the binary, or of the file.
         tool: &'static str,
         /// End of what Go printed.
         output: String,

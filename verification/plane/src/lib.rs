@@ -10,6 +10,7 @@
 mod api;
 mod audit;
 mod config;
+mod definitions;
 mod error;
 mod flags;
 mod garden;
@@ -30,5 +31,6 @@ pub use plane::{HISTORY_ARGS, Options, Plane, Pods};
 pub use stages::{DELAY_ANNOTATION, DELETE_DELAY_ANNOTATION, OUTCOME_LABEL, OUTCOMES};
 pub use template::Template;
 pub use tools::{
-    BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, gardener, helm, mail_server, promtool,
+    BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, cluster_api, gardener, helm, mail_server,
+    promtool,
 };

@@ -32,6 +32,9 @@ enum Action {
         /// Build Gardener's API server and `shoot-authority` instead, and print their folder.
         #[arg(long, conflicts_with_all = ["helm", "promtool", "mail_server"])]
         gardener: bool,
+        /// Make the file with Cluster API's kinds instead, and print its path.
+        #[arg(long, conflicts_with_all = ["helm", "promtool", "mail_server", "gardener"])]
+        cluster_api: bool,
     },
     /// Run a control plane until Ctrl-C.
     Start {
@@ -63,6 +66,7 @@ fn act(action: Action) -> Result<()> {
         Action::Build { promtool: true, .. } => println!("{}", coppice_plane::promtool()?.display()),
         Action::Build { mail_server: true, .. } => println!("{}", coppice_plane::mail_server()?.display()),
         Action::Build { gardener: true, .. } => println!("{}", coppice_plane::gardener()?.display()),
+        Action::Build { cluster_api: true, .. } => println!("{}", coppice_plane::cluster_api()?.display()),
         Action::Build { .. } => println!("{}", Binaries::locate()?.dir().display()),
         Action::Start { dir, audit, fsync } => {
             // Before the signals are caught, so that Ctrl-C ends a long build.

@@ -1,16 +1,20 @@
-//! Finds the binaries of the control plane, or builds them once from the Go modules under `tools/`.
+//! Finds the binaries of the control plane, or builds them once from the Go modules under `tools/`; and the kinds of Cluster API.
 
 use std::{
     env,
     fs::{self, File, TryLockError},
     io::ErrorKind,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, Result, io};
+use crate::{
+    definitions,
+    error::{Error, Result, io},
+};
 
 /// Environment variable that names a folder of ready binaries; Go is not needed then.
 pub const BIN_VARIABLE: &str = "COPPICE_PLANE_BIN";
@@ -29,6 +33,8 @@ const GO_ENV: [(&str, &str); 4] = [
 
 /// The package of a module that is itself the tool, and not only names it in `go.mod`.
 const OWN_PACKAGE: &str = ".";
+/// The folder of a module that is no program: its CustomResourceDefinitions are what is used of it.
+const DEFINITIONS: &str = "config/crd/bases";
 
 /// One binary and where it comes from.
 struct Tool {
@@ -76,6 +82,9 @@ const GARDENER: [Tool; 2] = [
     ),
     tool("shoot-authority", "gardener", OWN_PACKAGE, "a few seconds"),
 ];
+
+/// No binary: the definitions of Cluster API's kinds, in one file.
+const CLUSTER_API: [Tool; 1] = [tool("cluster-api.json", "cluster-api", DEFINITIONS, "a few seconds")];
 
 /// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
 #[derive(Clone, Debug)]
@@ -136,6 +145,12 @@ pub fn gardener() -> Result<PathBuf> {
     folder(&GARDENER)
 }
 
+/// A file with the CustomResourceDefinitions of Cluster API, a `List` in JSON, for tests with its clusters: from `COPPICE_PLANE_BIN` if it is
+/// there, else made once in the cache. Each has the version `v1beta2` alone, and no conversion.
+pub fn cluster_api() -> Result<PathBuf> {
+    single(&CLUSTER_API)
+}
+
 fn single(tool: &[Tool; 1]) -> Result<PathBuf> {
     Ok(folder(tool)?.join(tool[0].name))
 }
@@ -173,21 +188,44 @@ fn build(source: &Path, tools: &[Tool], dir: &Path) -> Result<()> {
     fs::create_dir_all(&partial).map_err(io(format!("create {}", partial.display())))?;
     for (index, tool) in tools.iter().enumerate() {
         eprintln!("building {} ({} of {}, takes {}) ...", tool.name, index + 1, tools.len(), tool.takes);
-        let module = source.join(tool.module);
+        let (module, file) = (source.join(tool.module), partial.join(tool.name));
+        if tool.package == DEFINITIONS {
+            let found = definitions::list(&downloaded(&module, tool)?.join(DEFINITIONS))?;
+            fs::write(&file, found.to_string()).map_err(io(format!("write {}", file.display())))?;
+            continue;
+        }
         let output = go(&module)
             .args(["build", "-tags", tool.tags, "-ldflags", &linker_flags(source, tool)?, "-o"])
-            .arg(partial.join(tool.name))
+            .arg(file)
             .arg(tool.package)
             .output()
             .map_err(io("run go build"))?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let lines: Vec<&str> = text.lines().collect();
-            let output = lines[lines.len().saturating_sub(20)..].join("\n");
-            return Err(Error::Build { tool: tool.name, output });
-        }
+        succeeded(tool, &output)?;
     }
     fs::rename(&partial, dir).map_err(io(format!("rename {} to {}", partial.display(), dir.display())))
+}
+
+/// The folder in Go's cache of the one module that this one requires, which Go compares with `go.sum`.
+fn downloaded(module: &Path, tool: &Tool) -> Result<PathBuf> {
+    let output = go(module).args(["mod", "download", "-json"]).output().map_err(io("run go mod download"))?;
+    succeeded(tool, &output)?;
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    found["Dir"].as_str().map(PathBuf::from).ok_or_else(|| Error::Module {
+        file: module.join("go.mod"),
+        missing: "it does not require one module".to_owned(),
+    })
+}
+
+/// An error with the end of what Go printed, unless it has done what it was to do. Of a download it says on standard output what went wrong.
+fn succeeded(tool: &Tool, output: &Output) -> Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = text.lines().collect();
+    let output = lines[lines.len().saturating_sub(20)..].join("\n");
+    Err(Error::Build { tool: tool.name, output })
 }
 
 /// Held until dropped; the system frees it when the process dies.
@@ -222,6 +260,9 @@ fn key(source: &Path, tools: &[Tool], go: &str) -> Result<String> {
             hash.update(read(&source.join(tool.module).join("go.mod"))?);
             hash.update(read(&source.join(tool.module).join("go.sum"))?);
             last = tool.module;
+        }
+        if tool.package == DEFINITIONS {
+            hash.update(include_str!("definitions.rs"));
         }
         if tool.package == OWN_PACKAGE {
             for file in go_files(&source.join(tool.module))? {
