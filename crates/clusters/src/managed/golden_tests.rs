@@ -42,6 +42,11 @@ fn a_small_topology_has_only_what_was_asked_for() {
 }
 
 #[test]
+fn the_names_of_a_topology_are_as_cluster_api_takes_them() {
+    check(include_str!("golden/topology-zones.yaml"));
+}
+
+#[test]
 fn a_shoot_on_aws_is_made() {
     check(include_str!("golden/shoot-aws.yaml"));
 }
@@ -79,19 +84,44 @@ fn what_no_variable_takes_is_refused_with_what_to_write() {
     assert_eq!(failure.class, FailureClass::Permanent);
 }
 
+/// What is made by a class of a spec that has these fields besides.
+fn of_class(class: &str, fields: &str) -> Result<Value, Failure> {
+    let text = format!("{{provider: {{clusterAPI: {{{class}}}}}, version: 1.33.4, {fields}}}");
+    let spec: ManagedClusterSpec = serde_yaml::from_str(&text).unwrap();
+    let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: Vec::new() };
+    desired(&spec, &Value::Null, &settings)
+}
+
 #[test]
 fn no_pool_is_lost_in_another_one_of_its_name() {
-    let of = |workers: &str| {
-        let text =
-            format!("{{provider: {{clusterAPI: {{class: c}}}}, version: 1.33.4, workers: [{workers}]}}");
-        let spec: ManagedClusterSpec = serde_yaml::from_str(&text).unwrap();
-        let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: Vec::new() };
-        desired(&spec, &Value::Null, &settings)
-    };
+    let of = |workers: &str| of_class("class: c", &format!("workers: [{workers}]"));
     let one = "{name: a, min: 1, max: 1, zones: [b-c]}";
     assert!(of(&format!("{one}, {{name: a-b, min: 1, max: 1, zones: [d]}}")).is_ok());
     let failure = of(&format!("{one}, {{name: a-b, min: 1, max: 1, zones: [c]}}")).unwrap_err();
     assert!(failure.message.contains("make the name a-b-c"), "{failure:?}");
+    let failure = of("{name: a, min: 2, max: 2, zones: [Z_1, z-1]}").unwrap_err();
+    assert!(failure.message.contains("make the name a-z-1"), "{failure:?}");
+}
+
+#[test]
+fn a_name_that_cluster_api_does_not_take_is_refused_with_what_to_write() {
+    let of = |length: usize| {
+        let zone = "z".repeat(length);
+        of_class("class: c", &format!("workers: [{{name: pool, min: 1, max: 1, zones: [{zone}]}}]"))
+    };
+    assert!(of(58).is_ok());
+    let failure = of(59).unwrap_err();
+    assert!(failure.message.starts_with("spec.workers: write a shorter name for the pool"), "{failure:?}");
+    assert_eq!((failure.reason, failure.class), (Reason::InvalidSpec, FailureClass::Permanent));
+}
+
+#[test]
+fn a_variable_takes_one_value() {
+    let class = "class: c, variables: {region: x, nodes: x, auditPolicy: y}";
+    assert!(of_class(class, "region: r, auditPolicy: p").is_ok(), "one of the two is given");
+    let failure = of_class(class, "region: r, networks: {nodes: 10.250.0.0/16}").unwrap_err();
+    assert!(failure.message.contains("write another variable for nodes or for region"), "{failure:?}");
+    assert_eq!((failure.reason, failure.class), (Reason::InvalidSpec, FailureClass::Permanent));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unnecessary_wraps, reason = "extenders may fail")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::Reason;
 use coppice_clusters_api::{CapiTopology, ClassVariables, ManagedClusterSpec, WorkerPool};
@@ -23,6 +23,8 @@ pub const EXTENDERS: [Extender; 6] = [
 /// By these the autoscaler of Cluster API knows how many machines there may be.
 const MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
 const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// The longest name of a MachineDeployment, which is the value of a label, too.
+const LONGEST_NAME: usize = 63;
 /// So many replicas has a control plane that survives a failure.
 const REPLICAS: u32 = 3;
 
@@ -66,14 +68,19 @@ fn workers(spec: &ManagedClusterSpec, _: &Value, _: &Settings) -> Result<Value, 
         }
     }
     let mut names = BTreeSet::new();
-    let twice = all.iter().filter_map(|one| one["name"].as_str()).find(|name| !names.insert(*name));
-    if let Some(name) = twice {
-        return Err(Failure::permanent(
-            Reason::InvalidSpec,
+    for name in all.iter().filter_map(|one| one["name"].as_str()) {
+        let wrong = if !names.insert(name) {
             format!(
-                "spec.workers: write another name for one of the pools: two of them make the name {name} with one of their zones, and one of them would be dropped"
-            ),
-        ));
+                "write another name for one of the pools: two of their zones make the name {name}, and one of them would be dropped"
+            )
+        } else if name.len() > LONGEST_NAME {
+            format!(
+                "write a shorter name for the pool with the zone that makes the name {name}, or leave that out: Cluster API takes {LONGEST_NAME} characters at most"
+            )
+        } else {
+            continue;
+        };
+        return Err(Failure::permanent(Reason::InvalidSpec, format!("spec.workers: {wrong}")));
     }
     Ok(if all.is_empty() {
         json!({})
@@ -93,13 +100,20 @@ fn shares(pool: &WorkerPool) -> Vec<(Option<&str>, u32, u32)> {
     zones.map(|(at, zone)| (Some(zone.as_str()), share(pool.min, at), share(pool.max, at))).collect()
 }
 
+/// The name of the workers of a pool in a zone, with what Cluster API takes in names: lower-case letters, digits, '-', and dots between them.
+fn name_in(pool: &str, zone: &str) -> String {
+    let zone = zone.to_ascii_lowercase().replace(['_', '/'], "-");
+    let parts = zone.split('.').map(|part| part.trim_matches('-')).filter(|part| !part.is_empty());
+    format!("{pool}-{}", parts.collect::<Vec<_>>().join("."))
+}
+
 fn deployment(
     topology: &CapiTopology,
     pool: &WorkerPool,
     overrides: &[Value],
     (zone, min, max): (Option<&str>, u32, u32),
 ) -> Value {
-    let name = zone.map_or_else(|| pool.name.clone(), |zone| format!("{}-{zone}", pool.name));
+    let name = zone.map_or_else(|| pool.name.clone(), |zone| name_in(&pool.name, zone));
     let mut annotations = pool.annotations.clone();
     let mut replicas = json!(min);
     if min != max {
@@ -156,7 +170,7 @@ fn given<const N: usize>(
     place: &str,
     all: [(&str, &Option<String>, Value); N],
 ) -> Result<Vec<Value>, Failure> {
-    let mut given = Vec::new();
+    let (mut given, mut fields) = (Vec::new(), BTreeMap::new());
     for (field, name, value) in all.into_iter().filter(|(.., value)| !value.is_null()) {
         let Some(name) = name else {
             // The one field whose variable has another place.
@@ -169,6 +183,14 @@ fn given<const N: usize>(
                 ),
             ));
         };
+        if let Some(other) = fields.insert(name, field) {
+            return Err(Failure::permanent(
+                Reason::InvalidSpec,
+                format!(
+                    "spec.provider.clusterAPI.variables: write another variable for {field} or for {other}: {name} has one value"
+                ),
+            ));
+        }
         given.push(json!({"name": name, "value": value}));
     }
     Ok(given)
