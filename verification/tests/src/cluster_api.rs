@@ -1,37 +1,27 @@
-//! What stands in for Cluster API: its kind `Cluster`, and the kubeconfig that it writes for one.
+//! What stands in for Cluster API: its own kind `Cluster` without its controllers, and the kubeconfig that it writes for one.
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::ADMIN;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::TestCluster;
 
 /// The type of the Secrets that Cluster API writes.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
-/// As much of the kind as is looked at: generations count the spec alone.
-const KIND: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, plural: clusters, singular: cluster}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+/// The one of its kinds that is written and read: no API server looks at what a topology names.
+const KIND: &str = "clusters.cluster.x-k8s.io";
 
 /// Installs the kind, and waits until it is served.
 pub async fn install(here: &TestCluster) -> anyhow::Result<()> {
-    here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], KIND).await?;
+    let file = tokio::task::spawn_blocking(coppice_plane::cluster_api).await??;
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+    let found =
+        all["items"].as_array().and_then(|all| all.iter().find(|one| one["metadata"]["name"] == KIND));
     let admin = here.admin().await?;
+    admin.create(found.context(KIND)?).await?;
     here.until("the kind Cluster is served", async || admin.list("cluster", "").await.ok().map(drop)).await
 }
 

@@ -36,7 +36,7 @@ fn a_cluster_of_cluster_api_is_reached_by_its_own_secret_until_it_is_deleted() -
         let clusters = Clusters::start().await?;
         let here = &clusters.here;
         cluster_api::install(here).await?;
-        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {},
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {"paused": true},
             "metadata": {"name": "shop", "namespace": "team", "finalizers": ["cluster.cluster.x-k8s.io"]}});
         here.admin().await?.create(&cluster).await?;
         who_may_ask(&clusters).await?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, ALICE, Options, Pods};
 use coppice_tests::cluster_api::{self, SECRET_TYPE, create_kubeconfig};
 use coppice_tests::program::Program;
-use coppice_tests::test_cluster::{access_manifest, binary};
+use coppice_tests::test_cluster::{access_manifest, binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -49,8 +49,7 @@ metadata: {name: prober, namespace: team}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: prober}
 subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
 ";
-const FOREIGN: &str =
-    "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: other, namespace: team}}";
+const FOREIGN: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: other, namespace: team}, spec: {paused: true}}";
 
 fn managed_cluster() -> Value {
     json!({
@@ -125,6 +124,7 @@ fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         let plane = Plane { here };
         who_may(&plane).await?;
+        expected(&plane).await?;
         for object in [access_to_it(), managed_cluster()] {
             plane.here.admin().await?.create(&object).await?;
         }
@@ -174,6 +174,44 @@ async fn who_may(plane: &Plane) -> Test {
             .map(drop)
     };
     here.until("the account makes no Cluster without its label", refused).await
+}
+
+/// What extenders are expected to make is as Cluster API's own schema has it, and has no field that this does not have: such a field is refused.
+async fn expected(plane: &Plane) -> Test {
+    let create = ["create", "-n", "team", "-f", "-", "--dry-run=server", "--validate=strict"];
+    let mut count = 0;
+    for entry in std::fs::read_dir(repository().join("crates/clusters/src/managed/golden"))? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with("topology") {
+            continue;
+        }
+        count += 1;
+        let golden: Value = serde_yaml::from_str(&std::fs::read_to_string(entry.path())?)?;
+        let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "golden"}});
+        for part in golden["desired"].as_object().context("nothing is expected")?.values() {
+            merge(&mut cluster, part);
+        }
+        let created = plane.here.kubectl_stdin(ADMIN, &create, &cluster.to_string()).await;
+        created.with_context(|| format!("{}: {cluster:#}", entry.path().display()))?;
+        // Of another version of its API.
+        cluster["spec"]["topology"]["class"] = json!("small");
+        let created = plane.here.kubectl_stdin(ADMIN, &create, &cluster.to_string()).await;
+        refused(created, "unknown field \"spec.topology.class\"")?;
+    }
+    ensure!(count >= 3, "{count} topologies are expected");
+    Ok(())
+}
+
+/// Adds the fields of an object to those of another one.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (field, value) in from {
+                merge(into.entry(field).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
 }
 
 async fn made(plane: &Plane) -> Test {
