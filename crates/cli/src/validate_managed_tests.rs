@@ -20,8 +20,7 @@ fn problems(spec: &str) -> Vec<String> {
 fn managed_clusters_are_checked() {
     let by_class = "provider: {clusterAPI: {class: c}}, version: 1.33.4";
     let on_aws = "provider: {gardener: {clusterProvider: g, cloudProfile: aws, credentialsBinding: b, infrastructure: aws}}, version: 1.33.4";
-    let whole =
-        "region: r, networks: {nodes: 10.250.0.0/16}, workers: [{name: a, machine: m, min: 1, max: 1}]";
+    let whole = "region: r, networks: {nodes: 10.250.0.0/16}, workers: [{name: a, machine: m, min: 1, max: 1, zones: [a]}]";
     for good in [by_class.to_owned(), format!("{on_aws}, {whole}")] {
         assert_eq!(problems(&good), Vec::<String>::new(), "{good}");
     }
@@ -209,6 +208,7 @@ fn what_an_infrastructure_does_not_take_is_answered_with_what_to_write() {
         ("azure", "10.250.0.0/25", "'1'", sized),
         ("azure", "10.250.0.0/16", "a", "write the numbers of zones of Azure"),
         ("gcp", "10.250.0.0/16", "", "write at least one zone"),
+        ("aws", "10.250.0.0/16", "", "write at least one zone"),
     ] {
         let found = on(infrastructure, nodes, zones);
         assert!(found.len() == 1 && found[0].contains(says), "{infrastructure} {nodes} {zones}: {found:#?}");

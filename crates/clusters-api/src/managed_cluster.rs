@@ -71,8 +71,8 @@ pub const STALLED: &str = "Stalled";
     "rule": "!has(self.provider.gardener) || self.provider.gardener.infrastructure != 'azure' || !has(self.workers) || self.workers.all(w, !has(w.zones) || w.zones.all(z, z.matches('^[1-9][0-9]?$')))",
     "message": "write the numbers of zones of Azure into workers[].zones, such as '1'"
 }, {
-    "rule": "!has(self.provider.gardener) || self.provider.gardener.infrastructure != 'gcp' || has(self.workers) && self.workers.exists(w, has(w.zones) && size(w.zones) > 0)",
-    "message": "write at least one zone into workers[].zones: Google Cloud needs it"
+    "rule": "!has(self.provider.gardener) || !(self.provider.gardener.infrastructure in ['aws', 'gcp']) || has(self.workers) && self.workers.exists(w, has(w.zones) && size(w.zones) > 0)",
+    "message": "write at least one zone into workers[].zones: AWS and Google Cloud need it"
 }, {
     "rule": "has(self.region) == has(oldSelf.region) && (!has(self.region) || self.region == oldSelf.region)",
     "message": "the region of a cluster cannot be changed: write another ManagedCluster"

@@ -51,8 +51,12 @@ fn networks_that_cannot_be_divided_are_refused_with_what_to_write() {
         let failure = extended(Infrastructure::Aws, nodes, &[], &names(1)).unwrap_err();
         assert!(failure.message.contains("such as 10.250.0.0/16"), "{nodes}: {failure:?}");
     }
-    let failure = extended(Infrastructure::Azure, "10.250.0.0/16", &[], &names(9)).unwrap_err();
-    assert!(failure.message.contains("leave out 9"), "{failure:?}");
+    for infrastructure in [Infrastructure::Aws, Infrastructure::Azure] {
+        let failure = extended(infrastructure, "10.250.0.0/16", &[], &names(9)).unwrap_err();
+        let says = "spec.workers[].zones: leave out 9: a network is divided among 8 zones at most";
+        assert!(failure.message.starts_with(says), "{infrastructure:?}: {failure:?}");
+        assert_eq!(failure.class, FailureClass::Permanent, "{infrastructure:?}");
+    }
 }
 
 #[test]

@@ -158,6 +158,27 @@ fn what_no_object_keeps_is_refused_with_what_to_write() {
 }
 
 #[test]
+fn an_infrastructure_that_needs_zones_is_refused_without_one() {
+    for (infrastructure, needs) in
+        [("aws", "which AWS needs"), ("gcp", "which Google Cloud needs"), ("azure", "")]
+    {
+        let text = format!(
+            "{{provider: {{gardener: {{clusterProvider: g, cloudProfile: c, credentialsBinding: b, infrastructure: {infrastructure}}}}}, version: 1.33.4, \
+             region: r, networks: {{nodes: 10.250.0.0/16}}, workers: [{{name: a, machine: m, min: 1, max: 1}}]}}"
+        );
+        let spec: ManagedClusterSpec = serde_yaml::from_str(&text).unwrap();
+        let settings = Settings { name: "shop".to_owned(), uid: "u".to_owned(), addresses: Vec::new() };
+        match desired(&spec, &Value::Null, &settings) {
+            Ok(made) => assert!(needs.is_empty(), "{infrastructure}: {made:#}"),
+            Err(failure) => {
+                let says = format!("spec.workers[].zones: write at least one zone, {needs}");
+                assert_eq!(failure, Failure::permanent(Reason::InvalidSpec, says), "{infrastructure}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_issuer_of_a_shoot_is_in_a_configuration_of_its_own() {
     let mut spec: ManagedClusterSpec = serde_yaml::from_str(
         "{provider: {gardener: {clusterProvider: g, cloudProfile: aws, credentialsBinding: b, infrastructure: aws}}, version: 1.33.4, \

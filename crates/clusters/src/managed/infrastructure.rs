@@ -22,7 +22,7 @@ pub(super) fn infrastructure(
     let config = at(live, "/spec/provider/infrastructureConfig");
     let name = of.infrastructure.as_str();
     let (networks, controls) = match of.infrastructure {
-        Infrastructure::Aws => (aws(nodes, zones, config), json!({})),
+        Infrastructure::Aws => (aws(nodes, zones, config)?, json!({})),
         Infrastructure::Azure => (azure(nodes, zones, config)?, json!({})),
         Infrastructure::Gcp => {
             (json!({"networks": {"workers": nodes}}), json!({"zone": first_zone(spec, live)?}))
@@ -41,7 +41,10 @@ pub(super) fn infrastructure(
     }}}))
 }
 
-fn aws(nodes: &str, zones: &[ZoneAddresses], live: &Value) -> Value {
+fn aws(nodes: &str, zones: &[ZoneAddresses], live: &Value) -> Result<Value, Failure> {
+    if zones.is_empty() {
+        return Err(no_zone("AWS"));
+    }
     let zones: Vec<Value> = zones
         .iter()
         .map(|zone| {
@@ -56,7 +59,13 @@ fn aws(nodes: &str, zones: &[ZoneAddresses], live: &Value) -> Value {
     // A VPC that was there before has its own network.
     let own = at(live, "/networks/vpc/id").is_null();
     let vpc = if own { json!({"cidr": nodes}) } else { Value::Null };
-    json!({"networks": object([("vpc", vpc), ("zones", json!(zones))])})
+    Ok(json!({"networks": object([("vpc", vpc), ("zones", json!(zones))])}))
+}
+
+/// That an infrastructure takes no cluster without a zone.
+fn no_zone(infrastructure: &str) -> Failure {
+    let message = format!("spec.workers[].zones: write at least one zone, which {infrastructure} needs");
+    Failure::permanent(Reason::InvalidSpec, message)
 }
 
 fn azure(nodes: &str, zones: &[ZoneAddresses], live: &Value) -> Result<Value, Failure> {
@@ -86,13 +95,7 @@ fn first_zone(spec: &ManagedClusterSpec, live: &Value) -> Result<String, Failure
     if let Some(zone) = at(live, "/spec/provider/controlPlaneConfig/zone").as_str() {
         return Ok(zone.to_owned());
     }
-    let none = || {
-        Failure::permanent(
-            Reason::InvalidSpec,
-            "spec.workers[].zones: write at least one zone, which Google Cloud needs",
-        )
-    };
-    addresses::zones(spec, live).into_iter().next().ok_or_else(none)
+    addresses::zones(spec, live).into_iter().next().ok_or_else(|| no_zone("Google Cloud"))
 }
 
 fn openstack(nodes: &str, of: Option<&OpenStack>) -> Result<(Value, Value), Failure> {
