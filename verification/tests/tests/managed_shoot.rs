@@ -20,23 +20,8 @@ use super::cli::coppice;
 
 type Test = anyhow::Result<()>;
 
-/// Who makes Shoots.
+/// Who makes Shoots, with the rights of the examples in the garden alone.
 const MAKER: &str = "system:serviceaccount:garden-dev:coppice-access";
-/// What that needs for it.
-const RIGHTS: &str = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: makes-shoots, namespace: garden-dev}
-rules:
-- {apiGroups: [core.gardener.cloud], resources: [shoots], verbs: [get, create, patch, delete]}
-- {apiGroups: [''], resources: [configmaps], verbs: [get, create, patch, delete]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: makes-shoots, namespace: garden-dev}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: makes-shoots}
-subjects: [{kind: ServiceAccount, name: coppice-access, namespace: garden-dev}]
-";
 const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
 const FORCE: &str = "confirmation.gardener.cloud/force-deletion";
 
@@ -96,9 +81,11 @@ impl Plane {
             here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
         }
         here.namespace("team").await?;
-        let example = std::fs::read_to_string(repository().join("examples/access/garden.yaml"))?;
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &example).await?;
-        here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], RIGHTS).await?;
+        for example in ["garden", "garden-clusters"] {
+            let path = repository().join(format!("examples/access/{example}.yaml"));
+            let example = std::fs::read_to_string(path)?;
+            here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &example).await?;
+        }
         let maker = here.service_account(PROJECT_NAMESPACE, "coppice-access").await?;
         let labels = json!({"coppice.dev/access": "kubeconfig"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret",
