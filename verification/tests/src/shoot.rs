@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::{ADMIN, ClientAuthority};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::TestCluster;
 
@@ -149,35 +149,53 @@ pub async fn create_shoot(
     there: &TestCluster,
     authority: &ClientAuthority,
 ) -> anyhow::Result<()> {
-    let metadata = |name: String| json!({"name": name, "namespace": PROJECT_NAMESPACE});
-    let encoded = |pem: &str| BASE64_STANDARD.encode(pem);
     let shoot = json!({
-        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": metadata(name.to_owned()),
+        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot",
+        "metadata": {"name": name, "namespace": PROJECT_NAMESPACE},
         "spec": {
             "cloudProfile": {"kind": "CloudProfile", "name": "plane"}, "region": "here",
             "kubernetes": {"version": "1.34.0"}, "provider": {"type": "plane"}
         }
     });
+    apply(garden, &shoot.to_string()).await?;
+    let created = json!({"lastOperation": {
+        "type": "Create", "state": "Succeeded", "progress": 100, "description": "created",
+        "lastUpdateTime": "2026-01-01T00:00:00Z"
+    }});
+    status(garden, name, &created).await?;
+    give_cluster(garden, name, there, authority).await
+}
+
+/// Gives a Shoot of the project `dev` its cluster, which `there` is: where that is, by which authority it is known, and by which one it knows
+/// clients, which its API server has to trust.
+pub async fn give_cluster(
+    garden: &TestCluster,
+    name: &str,
+    there: &TestCluster,
+    authority: &ClientAuthority,
+) -> anyhow::Result<()> {
+    let metadata = |what: &str| json!({"name": format!("{name}.{what}"), "namespace": PROJECT_NAMESPACE});
+    let encoded = |pem: &str| BASE64_STANDARD.encode(pem);
     let clients = json!({
-        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "InternalSecret", "metadata": metadata(format!("{name}.ca-client")),
+        "apiVersion": "core.gardener.cloud/v1beta1", "kind": "InternalSecret", "metadata": metadata("ca-client"),
         "data": {"ca.crt": encoded(&authority.certificate), "ca.key": encoded(&authority.key)}
     });
     let server = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(format!("{name}.ca-cluster")),
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("ca-cluster"),
         "data": {"ca.crt": there.plane.ca_pem()}
     });
-    for object in [shoot, clients, server] {
+    for object in [clients, server] {
         apply(garden, &object.to_string()).await?;
     }
-    let status = json!({"status": {
-        "advertisedAddresses": [{"name": "external", "url": there.plane.url()}],
-        "lastOperation": {
-            "type": "Create", "state": "Succeeded", "progress": 100, "description": "created",
-            "lastUpdateTime": "2026-01-01T00:00:00Z"
-        }
-    }});
-    let (status, patch) = (status.to_string(), ["patch", "shoot", name, "-n", PROJECT_NAMESPACE]);
-    let more = ["--subresource=status", "--type=merge", "-p", &status];
-    garden.kubectl(ADMIN, &[&patch[..], &more[..]].concat()).await?;
+    let addresses = json!({"advertisedAddresses": [{"name": "external", "url": there.plane.url()}]});
+    status(garden, name, &addresses).await?;
     there.kubectl_stdin(ADMIN, &["apply", "-f", "-"], GROUPS).await.map(drop)
+}
+
+/// Writes these fields of the status of a Shoot of the project `dev`.
+pub async fn status(garden: &TestCluster, name: &str, fields: &Value) -> anyhow::Result<()> {
+    let patch = json!({"status": fields}).to_string();
+    let args =
+        ["patch", "shoot", name, "-n", PROJECT_NAMESPACE, "--subresource=status", "--type=merge", "-p"];
+    garden.kubectl(ADMIN, &[&args[..], &[patch.as_str()]].concat()).await.map(drop)
 }

@@ -1,21 +1,22 @@
 //! A cluster that is made by Gardener as a ManagedCluster says, changed, and deleted with it: Gardener's own API server has the Shoot, and the
 //! test plays its controllers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::{ADMIN, AuditEvent, Garden};
+use coppice_plane::{ADMIN, AuditEvent, ClientAuthority, Garden, Options};
 use coppice_tests::program::Program;
 use coppice_tests::requests;
-use coppice_tests::shoot::{PROJECT_NAMESPACE, create_cloud, create_project};
+use coppice_tests::shoot::{self, PROJECT_NAMESPACE, create_cloud, create_project, give_cluster};
 use coppice_tests::test_cluster::{access_manifest, binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
-use super::access::{bare, refused};
+use super::access::{bare, is_settled, refused};
+use super::access_gardener::of_shoot;
 use super::cli::coppice;
 
 type Test = anyhow::Result<()>;
@@ -25,7 +26,7 @@ const MAKER: &str = "system:serviceaccount:garden-dev:coppice-access";
 const CONFIRM: &str = "confirmation.gardener.cloud/deletion";
 const FORCE: &str = "confirmation.gardener.cloud/force-deletion";
 
-fn managed_cluster(version: &str) -> Value {
+pub(crate) fn managed_cluster(version: &str) -> Value {
     let gardener = json!({"clusterProvider": "dev", "cloudProfile": "cloud", "credentialsBinding": "cloud", "infrastructure": "aws"});
     json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "shop", "namespace": "team"},
@@ -40,7 +41,7 @@ fn managed_cluster(version: &str) -> Value {
     })
 }
 
-fn pool(name: &str, max: u32) -> Value {
+pub(crate) fn pool(name: &str, max: u32) -> Value {
     json!({
         "name": name, "machine": "small", "volume": {"type": "gp3", "size": "1Ti"}, "min": 1, "max": max, "zones": ["a", "b"],
         "labels": {"tier": "front"}, "taints": [{"key": "tier", "value": "front", "effect": "NoSchedule"}]
@@ -48,7 +49,7 @@ fn pool(name: &str, max: u32) -> Value {
 }
 
 /// What Gardener says of its last operation, and up to which generation.
-fn operation(type_: &str, state: &str, generation: i64) -> Value {
+pub(crate) fn operation(type_: &str, state: &str, generation: i64) -> Value {
     let progress = if state == "Succeeded" { 100 } else { 50 };
     json!({"observedGeneration": generation, "lastOperation": {"type": type_, "state": state, "progress": progress,
         "description": format!("{state} at {generation}"), "lastUpdateTime": "2026-01-01T00:00:00Z"}})
@@ -62,17 +63,17 @@ fn failed_deletion(code: &str) -> Value {
     status
 }
 
-struct Plane {
-    here: TestCluster,
+pub(crate) struct Plane {
+    pub(crate) here: TestCluster,
     /// The kubeconfig of the program's account.
-    account: PathBuf,
+    pub(crate) account: PathBuf,
     /// That of the garden's.
-    maker: PathBuf,
+    pub(crate) maker: PathBuf,
 }
 
 impl Plane {
     /// A plane that is the garden as well.
-    async fn start(here: TestCluster) -> anyhow::Result<Self> {
+    pub(crate) async fn start(here: TestCluster) -> anyhow::Result<Self> {
         here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
         create_project(&here).await?;
         create_cloud(&here).await?;
@@ -92,8 +93,10 @@ impl Plane {
             "metadata": {"name": "garden", "namespace": "coppice-access-system", "labels": labels},
             "data": {"kubeconfig": BASE64_STANDARD.encode(std::fs::read_to_string(&maker)?)}});
         admin.create(&secret).await?;
+        let allow = json!([{"namespaces": ["team"], "issuers": ["GardenerAdmin"]}]);
         let provider = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "dev"},
-            "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 600}});
+            "spec": {"credential": {"secret": "garden"}, "project": "dev", "managedClusters": ["team"], "callsPerMinute": 600,
+                "allow": allow}});
         admin.create(&provider).await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         Ok(Self { here, account, maker })
@@ -101,13 +104,18 @@ impl Plane {
 
     /// Starts the program, without waiting for the lease of one that was killed.
     async fn program(&self) -> anyhow::Result<Program> {
+        self.program_by(&self.account, &[]).await
+    }
+
+    /// The same by this kubeconfig of its account.
+    pub(crate) async fn program_by(&self, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<Program> {
         let lease =
             ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
         self.here.kubectl(ADMIN, &lease).await?;
         let log = self.here.plane.dir().join("log/managed-shoot.log");
-        Program::start(&binary("coppice-access")?, &self.account, log, |command| {
+        Program::start(&binary("coppice-access")?, kubeconfig, log, |command| {
             command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
-            command.args(["--managed-clusters", "enabled"]);
+            command.args(["--managed-clusters", "enabled"]).args(more);
         })
         .await
     }
@@ -147,26 +155,24 @@ impl Plane {
         self.here.admin().await?.patch("shoot", PROJECT_NAMESPACE, "shop", change).await
     }
 
-    async fn change(&self, spec: &Value) -> Test {
+    pub(crate) async fn change(&self, spec: &Value) -> Test {
         self.here.admin().await?.patch("mcl", "team", "shop", &json!({"spec": spec})).await.map(drop)
     }
 
     /// Gardener's controllers say this of the Shoot. The ManagedCluster is looked at at once, as after any change of it.
-    async fn says(&self, status: &Value) -> Test {
-        let patch = json!({"status": status}).to_string();
-        let args =
-            ["patch", "shoot", "shop", "-n", PROJECT_NAMESPACE, "--subresource=status", "--type=merge"];
-        self.here.kubectl(ADMIN, &[&args[..], &["-p", patch.as_str()]].concat()).await?;
-        let touched = json!({"metadata": {"annotations": {"example.com/touched": patch}}});
+    pub(crate) async fn says(&self, status: &Value) -> Test {
+        shoot::status(&self.here, "shop", status).await?;
+        let touched = json!({"metadata": {"annotations": {"example.com/touched": status.to_string()}}});
         self.here.admin().await?.patch("mcl", "team", "shop", &touched).await.map(drop)
     }
 
-    /// What was written of Shoots with the kubeconfig of the provider, in its order.
-    fn written(&self) -> anyhow::Result<Vec<String>> {
+    /// What was written of Shoots with the kubeconfig of the provider, in its order. A kubeconfig for one changes nothing of it.
+    pub(crate) fn written(&self) -> anyhow::Result<Vec<String>> {
         let events = self.here.plane.audit()?;
         let is = |event: &AuditEvent| {
             let is_done = event.code.is_some_and(|code| code < 300);
-            event.user == MAKER && event.resource == "shoots" && event.is_write() && is_done
+            let is_of_shoot = event.resource == "shoots" && event.subresource.is_empty();
+            event.user == MAKER && is_of_shoot && event.is_write() && is_done
         };
         Ok(events.iter().filter(|event| is(event)).map(|event| event.verb.clone()).collect())
     }
@@ -192,11 +198,12 @@ impl Plane {
 fn a_shoot_is_made_by_gardener_changed_and_deleted() -> Test {
     on_own_plane(async {
         let here = TestCluster::bare(bare()).await?;
-        let _garden = Garden::start(&here.plane).await?;
+        let garden = Garden::start(&here.plane).await?;
         let plane = Plane::start(here).await?;
         let mut program = plane.program().await?;
         refused_first(&plane).await.with_context(|| program.last_lines())?;
         made(&plane).await.with_context(|| program.last_lines())?;
+        accessed(&plane, garden.authority()).await.with_context(|| program.last_lines())?;
         // A Shoot that is ready is looked at every 5 minutes, and when the program starts.
         program.kill().await?;
         edited(&plane).await?;
@@ -212,6 +219,9 @@ fn a_shoot_is_made_by_gardener_changed_and_deleted() -> Test {
 /// Status has the words of Gardener where it refuses a Shoot, here for a version that the CloudProfile does not have. Another spec is tried at
 /// once.
 async fn refused_first(plane: &Plane) -> Test {
+    let mut bad = managed_cluster("1.33.4");
+    bad["spec"]["workers"][0]["zones"] = json!([]);
+    refused(plane.here.admin().await?.create(&bad).await, "write at least one zone into workers[].zones")?;
     plane.here.admin().await?.create(&managed_cluster("1.32.0")).await?;
     let is_refused = |o: &Value| o["status"]["lastError"]["reason"] == "ClusterRefused";
     let mcl = plane.until("mcl", "refused", is_refused).await?;
@@ -248,6 +258,44 @@ async fn made(plane: &Plane) -> Test {
     ensure!(shoot["metadata"]["generation"] == 1, "{shoot:#}");
     ensure!(plane.written()? == ["create"], "{:?}", plane.written()?);
     Ok(())
+}
+
+/// A ClusterAccess that names the ManagedCluster gets what Gardener issues for its Shoot, which the API server of that accepts.
+async fn accessed(plane: &Plane, authority: &ClientAuthority) -> Test {
+    let here = &plane.here;
+    let trusted = here.plane.dir().join("clients.crt");
+    std::fs::write(&trusted, &authority.certificate)?;
+    let args = vec![format!("--client-ca-file={}", trusted.display())];
+    let there = TestCluster::bare_at_once(Options { apiserver_args: args, ..bare() }).await?;
+    give_cluster(here, "shop", &there, authority).await?;
+    let mut access = of_shoot("shop", "GardenerAdmin", "24h");
+    access["spec"]["cluster"] = json!({"managedCluster": {"name": "shop"}});
+    access["spec"]["output"] = json!({"secret": "shop-access"});
+    let admin = here.admin().await?;
+    admin.create(&access).await?;
+    let access = plane.until("clacc", "Ready", is_settled).await?;
+    for type_ in ["Ready", "Reachable", "Verified", "Written"] {
+        ensure!(condition(&access, type_)["status"] == "True", "{type_}: {access:#}");
+    }
+    let mcl = plane.until("mcl", "there", |_| true).await?;
+    let named = json!({"uid": mcl["metadata"]["uid"], "provider": "dev"});
+    ensure!(access["status"]["managedCluster"] == named, "{access:#}");
+    // As whom Gardener has issued it: the account of the provider in the garden.
+    let identity = access["status"]["identity"].as_str().unwrap_or_default();
+    ensure!(identity.ends_with(&format!(":{MAKER}")), "{access:#}");
+    let system = there.get("namespace", "", "kube-system").await?.context("kube-system")?;
+    ensure!(access["status"]["target"]["uid"] == system["metadata"]["uid"], "{access:#}");
+    let secret = here.get("secret", "team", "shop-access").await?.context("no Secret")?;
+    let kubeconfig = secret["data"]["kubeconfig"].as_str().context("no kubeconfig")?;
+    let path = here.plane.dir().join("shop-access.yaml");
+    std::fs::write(&path, BASE64_STANDARD.decode(kubeconfig)?)?;
+    let holder = requests::Clients::default().by(path).await?;
+    // An administrator of that cluster, and of no other.
+    holder.list("secret", "kube-system").await?;
+    ensure!(holder.get("namespace", "", "team").await?.is_none());
+    admin.delete("clacc", "team", "shop", &json!({})).await?;
+    plane.gone("clacc", "team", "shop").await?;
+    plane.gone("secret", "team", "shop-access").await
 }
 
 /// Somebody changes a field that the spec decides, and one that it does not.
