@@ -42,6 +42,7 @@ mod large_namespaces;
 mod lifecycle;
 mod losses;
 mod managed_cluster;
+mod managed_killed;
 mod managed_shoot;
 mod metrics_access;
 mod records;
