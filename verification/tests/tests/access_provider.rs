@@ -157,7 +157,7 @@ async fn elsewhere(clusters: &Clusters) -> Test {
         "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedCluster", "metadata": {"name": "lab", "namespace": "other"},
         "spec": {
             "provider": {"gardener": gardener}, "version": "1.33.4", "region": "r", "networks": {"nodes": "10.250.0.0/16"},
-            "workers": [{"name": "a", "machine": "m", "min": 1, "max": 1}]
+            "workers": [{"name": "a", "machine": "m", "min": 1, "max": 1, "zones": ["a"]}]
         }
     });
     admin.create(&managed).await?;
