@@ -120,7 +120,7 @@ pub(crate) fn apiserver(ports: Ports, dir: &Workdir, options: &Options) -> Vec<S
     args.0
 }
 
-pub(crate) fn controller_manager(ports: Ports, dir: &Workdir) -> Vec<String> {
+pub(crate) fn controller_manager(ports: Ports, dir: &Workdir, options: &Options) -> Vec<String> {
     let kubeconfig = dir.kubeconfig(config::CONTROLLER_MANAGER);
     let controllers = CONTROLLERS.map(|name| format!("{name}-controller")).join(",");
     let mut args = component(ports.controller_manager, dir, &kubeconfig);
@@ -134,6 +134,7 @@ pub(crate) fn controller_manager(ports: Ports, dir: &Workdir) -> Vec<String> {
         // A busy machine may be late with the lease; no test wants its pods evicted for that.
         .set("node-monitor-grace-period", "10m")
         .set("controllers", controllers);
+    args.0.extend(options.controller_manager_args.iter().cloned());
     args.0
 }
 

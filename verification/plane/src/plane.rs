@@ -62,6 +62,8 @@ pub struct Options {
     pub binaries: Option<PathBuf>,
     /// More arguments for the API server, such as [`HISTORY_ARGS`].
     pub apiserver_args: Vec<String>,
+    /// More arguments for the controller manager.
+    pub controller_manager_args: Vec<String>,
     /// What to start from, other than nothing. Objects are stored in it as its plane stored them.
     pub template: Option<Template>,
 }
@@ -91,6 +93,7 @@ impl Default for Options {
             keep_dir: None,
             binaries: None,
             apiserver_args: Vec::new(),
+            controller_manager_args: Vec::new(),
             template: None,
         }
     }
@@ -332,7 +335,7 @@ impl<'a> Start<'a> {
         self.spawn(APISERVER, flags::apiserver(ports, &self.dir, options))?;
         self.until(APISERVER, get(format!("{server}/readyz"))).await?;
 
-        self.spawn(CONTROLLER_MANAGER, flags::controller_manager(ports, &self.dir))?;
+        self.spawn(CONTROLLER_MANAGER, flags::controller_manager(ports, &self.dir, options))?;
         let health = |port: u16| format!("https://127.0.0.1:{port}/healthz");
         if options.pods == Pods::Run {
             self.spawn(KWOK, flags::kwok(ports, &self.dir))?;

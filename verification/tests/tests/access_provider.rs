@@ -15,6 +15,7 @@ type Test = anyhow::Result<()>;
 fn by_provider(name: &str) -> Value {
     let mut access = access(name, &format!("{name}-kubeconfig"));
     access["spec"]["cluster"] = json!({"provider": {"name": "shop"}});
+    access["spec"]["ttl"] = json!("1h");
     access
 }
 
