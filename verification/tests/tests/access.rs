@@ -1,4 +1,5 @@
-//! Credentials for another cluster: a second real control plane is the target, and the program is killed at each of its writes.
+//! Credentials for another cluster: a second real control plane is the target, and the program is killed at each of its writes; at each
+//! request of a rotation: `access_rotation.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +17,8 @@ use coppice_tests::requests::{self, Requests};
 use coppice_tests::test_cluster::{access_manifest, binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
+
+use super::access_rotation::{away, killed_at_each_request, one_credential};
 
 type Test = anyhow::Result<()>;
 
@@ -503,12 +506,8 @@ fn killed_at_every_write_there_is_one_valid_credential_and_none_at_the_end() -> 
             is_settled(&access).then_some(())
         };
         killed(&clusters, proxies, settled, false, |life| life + 1).await?;
-        one_credential(&clusters).await?;
-        let old = clusters.holder("ci-kubeconfig").await?;
-        clusters.change("ci", &json!({"rotate": "now"})).await?;
-        killed(&clusters, proxies, settled, true, |life| life + 1).await?;
-        one_credential(&clusters).await?;
-        clusters.dead(&old).await?;
+        one_credential(&clusters, "ci").await?;
+        killed_at_each_request(&clusters, proxies).await?;
         away(&clusters, &there).await?;
         let last = clusters.holder("ci-kubeconfig").await?;
         clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
@@ -518,36 +517,6 @@ fn killed_at_every_write_there_is_one_valid_credential_and_none_at_the_end() -> 
         ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
         clusters.nothing_is_left().await
     })
-}
-
-/// While the target is away the Secret holds what it held, and another spec is tried at once when it is back.
-async fn away(clusters: &Clusters, there: &Proxy) -> Test {
-    let secret = async || clusters.here.get("secret", "team", "ci-kubeconfig").await?.context("no Secret");
-    let before = secret().await?;
-    there.cut();
-    let program = clusters.next_life(&clusters.account).await?;
-    clusters.change("ci", &json!({"rotate": "away"})).await?;
-    let degraded = clusters.until("ci", "Degraded", |o| o["status"]["phase"] == "Degraded").await;
-    let degraded = degraded.with_context(|| program.last_lines())?;
-    ensure!(condition(&degraded, "Ready")["status"] == "True", "{degraded:#}");
-    ensure!(condition(&degraded, "Reachable")["reason"] == "TargetUnreachable", "{degraded:#}");
-    ensure!(secret().await?["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]);
-    there.heal();
-    clusters.change("ci", &json!({"ttl": "90m"})).await?;
-    let settled = clusters.until("ci", "settled", is_settled).await;
-    settled.with_context(|| program.last_lines())?;
-    one_credential(clusters).await
-}
-
-/// The Secret holds a credential that works, and the target knows no other.
-async fn one_credential(clusters: &Clusters) -> Test {
-    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
-    let access = clusters.here.get("clacc", "team", "ci").await?.context("ci")?;
-    let bound = clusters.in_target("secret").await?;
-    let [bound] = bound.as_slice() else { anyhow::bail!("{bound:#?}") };
-    let expected = format!("coppice-{}", access["status"]["credential"].as_str().unwrap_or_default());
-    ensure!(bound["metadata"]["name"] == expected, "{bound:#}");
-    Ok(())
 }
 
 /// Kills the program after so many writes of each life, on whichever side they are, until something is there; and sees that this took several
@@ -585,7 +554,7 @@ pub(crate) async fn killed(
 }
 
 /// Lets held writes pass one by one, and ends when there is one more than so many.
-async fn let_pass(held: &[Active; 2], count: u64) {
+pub(crate) async fn let_pass(held: &[Active; 2], count: u64) {
     let mut passed = [0, 0];
     for _ in 0..count {
         let at = tokio::select! {

@@ -11,6 +11,7 @@ mod access_gardener;
 mod access_killed;
 mod access_probe;
 mod access_provider;
+mod access_rotation;
 mod access_target;
 mod access_uninstall;
 mod alerts;
