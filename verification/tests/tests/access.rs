@@ -18,6 +18,7 @@ use coppice_tests::test_cluster::{access_manifest, binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
+use super::access_bind;
 use super::access_rotation::{away, killed_at_each_request, one_credential};
 
 type Test = anyhow::Result<()>;
@@ -326,8 +327,9 @@ async fn issued(clusters: &Clusters) -> Test {
     ensure!(changed["status"]["credential"] == ci["status"]["credential"], "{changed:#}");
     let permitted = async || holder.list("pod", "shop").await.ok().map(drop);
     clusters.there.until("the new right is in force", permitted).await?;
+    let holder = access_bind::bound(clusters).await?;
     // Now in the whole cluster: what was in the namespace is gone.
-    let rights = json!({"role": null, "clusterRole": {"rules": rules(&["configmaps"])}});
+    let rights = json!({"bind": null, "clusterRole": {"rules": rules(&["configmaps"])}});
     clusters.change("ci", &json!({"rights": rights})).await?;
     clusters.until("ci", "settled", is_settled).await?;
     ensure!(

@@ -4,6 +4,7 @@
 //! A new file here is a module of this program, or it does not run.
 
 mod access;
+mod access_bind;
 mod access_certificates;
 mod access_cluster_api;
 mod access_control;
