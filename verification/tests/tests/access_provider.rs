@@ -1,16 +1,22 @@
 //! Credentials by a kubeconfig that the platform keeps: who may have them, and with which rights at most.
 
+use std::sync::Arc;
+
 use anyhow::ensure;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::{ADMIN, ALICE};
+use coppice_plane::{ADMIN, ALICE, AuditEvent};
 use coppice_tests::requests::Requests;
+use coppice_tests::test_cluster::repository;
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
 use super::access::{AUTHOR, Clusters, access, is_settled, rules};
 
 type Test = anyhow::Result<()>;
+
+/// The account of the example in the target.
+const BOOTSTRAP: &str = "system:serviceaccount:coppice-access:coppice-bootstrap";
 
 fn by_provider(name: &str) -> Value {
     let mut access = access(name, &format!("{name}-kubeconfig"));
@@ -60,6 +66,8 @@ fn a_kubeconfig_of_the_platform_is_used_for_those_and_for_the_rights_that_it_all
         within(&clusters).await.map_err(with_log)?;
         beyond(&clusters).await.map_err(with_log)?;
         elsewhere(&clusters).await.map_err(with_log)?;
+        replaced(&clusters).await.map_err(with_log)?;
+        in_turn(&clusters).await.map_err(with_log)?;
         withdrawn(&clusters).await.map_err(with_log)
     })
 }
@@ -169,6 +177,67 @@ async fn elsewhere(clusters: &Clusters) -> Test {
     };
     here.until("it cannot be deleted while they use it", kept).await?;
     admin.delete("mcl", "other", "lab", &json!({})).await
+}
+
+/// With the token of another user in the Secret of the platform, the next credential is asked for by that one: the program goes on running.
+async fn replaced(clusters: &Clusters) -> Test {
+    let (here, there) = (&clusters.here, &clusters.there);
+    let example = std::fs::read_to_string(repository().join("examples/access/target.yaml"))?;
+    there.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &example).await?;
+    let account =
+        std::fs::read_to_string(there.service_account("coppice-access", "coppice-bootstrap").await?)?;
+    let before = [tokens_by(there, ADMIN)?, tokens_by(there, BOOTSTRAP)?];
+    let data = json!({"data": {"kubeconfig": BASE64_STANDARD.encode(account)}});
+    here.admin().await?.patch("secret", "coppice-access-system", "shop", &data).await?;
+    clusters.change("ci", &json!({"rotate": "replaced"})).await?;
+    let is_rotated = |o: &Value| is_settled(o) && o["status"]["rotated"] == "replaced";
+    clusters.until("ci", "rotated", is_rotated).await?;
+    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
+    let after = [tokens_by(there, ADMIN)?, tokens_by(there, BOOTSTRAP)?];
+    ensure!(before[1] == 0 && after == [before[0], 1], "{before:?}, then {after:?}");
+    Ok(())
+}
+
+/// How many tokens that user has had the target issue.
+fn tokens_by(there: &TestCluster, user: &str) -> anyhow::Result<usize> {
+    let events = there.plane.audit()?;
+    let is_issued =
+        |event: &&Arc<AuditEvent>| event.user == user && event.subresource == "token" && event.succeeded();
+    Ok(events.iter().filter(is_issued).count())
+}
+
+/// A provider of one call a minute: of three that ask at once one has its credential, and the others say what they wait for.
+async fn in_turn(clusters: &Clusters) -> Test {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    let (here, admin) = (&clusters.here, clusters.here.admin().await?);
+    let allow = [allow("namespaces", &json!(["team"]))];
+    let slow = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterProvider", "metadata": {"name": "slow"},
+        "spec": {"credential": {"secret": "shop"}, "callsPerMinute": 1, "allow": allow}});
+    admin.create(&slow).await?;
+    for name in NAMES {
+        let mut access = by_provider(name);
+        access["spec"]["cluster"]["provider"]["name"] = json!("slow");
+        admin.create(&access).await?;
+    }
+    let says = "callsPerMinute of ClusterProvider slow is used up: it is asked for at ";
+    let seen = async || {
+        let (mut issued, mut waiting) = (0, 0);
+        for name in NAMES {
+            let access = here.get("clacc", "team", name).await.ok()??;
+            let ready = condition(&access, "Ready");
+            issued += usize::from(is_settled(&access) && ready["status"] == "True");
+            let waits = ready["reason"] == "NotIssued" && access["status"]["credential"].is_null();
+            let says_why = ready["message"].as_str().is_some_and(|message| message.contains(says));
+            waiting += usize::from(waits && says_why && access["status"]["intent"]["waitsUntil"].is_string());
+        }
+        (issued == 1 && waiting == 2).then_some(())
+    };
+    here.until("one has its credential, and two wait for the budget", seen).await?;
+    for name in NAMES {
+        admin.delete("clacc", "team", name, &json!({})).await?;
+        clusters.gone(name).await?;
+    }
+    Ok(())
 }
 
 /// What the provider does not allow any more loses its rights at once, and has them again, with the same token, when it is allowed again in time.
