@@ -224,6 +224,10 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<Str
         ("object", Value::String(text)) if is_ttl && text.parse::<Duration>().is_ok() => {
             format!("{text} is not a ttl: write {field}: {{after: {text}}}")
         }
+        // A field of a structural schema is a text or an object, never either.
+        ("object", Value::String(text)) if text == "Graceful" => {
+            format!("must be an object: leave {field} out, or write {field}: {{}}, and it is graceful")
+        }
         ("object", Value::Bool(_)) => format!("must be an object: write {field}: {{}} for its defaults"),
         ("string", Value::Number(n)) => format!("must be a string: write \"{n}\" in quotes"),
         ("string", Value::Bool(b)) => format!("must be a string: write \"{b}\" in quotes"),

@@ -67,6 +67,7 @@ fn managed_clusters_are_checked() {
         (format!("{by_class}, networks: {{services: 10.256.0.0/16}}"), "four numbers up to 255"),
         (format!("{by_class}, networks: {{nodes: 'fd00::/48'}}"), "write an IPv4 prefix"),
         (format!("{by_class}, deletion: {{forceAfter: 1m}}"), "write 1h to 30d"),
+        (format!("{by_class}, deletion: Graceful"), "spec.deletion: must be an object: leave deletion out"),
         (format!("{by_class}, oidc: {{issuerURL: 'http://x', clientID: c}}"), "begins with https://"),
     ] {
         let found = problems(&spec);
@@ -135,9 +136,17 @@ fn what_is_wrong_with_oidc_is_answered_with_what_to_write() {
 fn what_is_wrong_with_pools_is_answered_with_what_to_write() {
     let pool = |field: &str| format!("workers: [{{name: a, min: 1, max: 1, {field}}}]");
     let long = format!("{}: a", "x".repeat(64));
-    let keys = ["tier: a", "example.com/tier: a", "example.com/T_1: ''"];
-    let bad_keys =
-        ["'a b': c", "'-a': c", "'Example.com/a': c", "'a/b/c': d", "'example.com/': c", long.as_str()];
+    let keys = ["tier: a", "example.com/tier: a", "example.com/T_1: ''", "example.com/a..b: c"];
+    let bad_keys = [
+        "'a b': c",
+        "'-a': c",
+        "'Example.com/a': c",
+        "'a/b/c': d",
+        "'example.com/': c",
+        "'a..b/c': d",
+        "'a-.b/c': d",
+        long.as_str(),
+    ];
     for (map, says) in
         [("labels", "write the key of a label"), ("annotations", "write the key of an annotation")]
     {
@@ -179,7 +188,13 @@ fn what_is_wrong_with_names_and_networks_is_answered_with_what_to_write() {
         says,
     );
     let says = "write the name of an object";
-    check_each("auditPolicy: @", "spec.auditPolicy", &["a", "a.b-c"], &["A", "'a b'", "a_b"], says);
+    check_each(
+        "auditPolicy: @",
+        "spec.auditPolicy",
+        &["a", "a.b-c"],
+        &["A", "'a b'", "a_b", "a..b", "a.-b", "a-.b"],
+        says,
+    );
     for network in ["nodes", "pods", "services"] {
         let (place, field) = (format!("networks: {{{network}: @}}"), format!("spec.networks.{network}"));
         let bad = ["10.250.0.1/16", "10.250.0.0", "010.0.0.0/8"];

@@ -116,7 +116,7 @@ pub struct ClusterAccessSpec {
     /// After how many percent of the time that was granted the credential is replaced; up to a tenth of that time earlier, by the uid, so
     /// that many of them are not replaced at once. Default: 60, which leaves time for a target that is away.
     #[serde(default = "rotate_at")]
-    #[schemars(range(min = 10, max = 90), default = "rotate_at")]
+    #[schemars(schema_with = "schema::rotate_at", default = "rotate_at")]
     pub rotate_at: u32,
     /// The Secret in the namespace of the ClusterAccess that the kubeconfig is written to. It cannot be changed, so that no credential
     /// is left behind in another one.
@@ -128,7 +128,7 @@ pub struct ClusterAccessSpec {
     /// An id, such as a date. Whenever it is another one than `status.rotated`, the credential is replaced at once. Default: none, and
     /// the credential is replaced by time alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(schema_with = "schema::rotation_id")]
     pub rotate: Option<String>,
     /// If true, nothing is issued or replaced, and the credential may expire; deletion still revokes it. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -183,7 +183,7 @@ pub struct RoleRights {
     #[schemars(schema_with = "shared::namespace_name")]
     pub namespace: String,
     /// The rules, as those of a Role.
-    #[schemars(length(min = 1, max = 16))]
+    #[schemars(schema_with = "schema::role_rules")]
     pub rules: Vec<Rule>,
 }
 
@@ -192,7 +192,7 @@ pub struct RoleRights {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterRights {
     /// The rules, as those of a ClusterRole.
-    #[schemars(length(min = 1, max = 16))]
+    #[schemars(schema_with = "schema::role_rules")]
     pub rules: Vec<Rule>,
 }
 

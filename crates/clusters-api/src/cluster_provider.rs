@@ -89,7 +89,7 @@ pub struct ClusterProviderSpec {
     /// what is new, then all others; of ten calls that expiring credentials leave, one is for who has waited for 5 minutes. Namespaces that wait
     /// take turns. Changes that only take rights away and revocations are not counted, and wait for nothing. Default: 60, which no API server notices.
     #[serde(default = "calls_per_minute")]
-    #[schemars(range(min = 1, max = 6000), default = "calls_per_minute")]
+    #[schemars(schema_with = "schema::calls_per_minute", default = "calls_per_minute")]
     pub calls_per_minute: u32,
     /// The shortest `spec.forgetAfter` that a ClusterAccess may have, 1m to 90d: for so long at least it is tried to revoke the credential of a
     /// deleted one in a target that cannot be reached. Default: an hour.
@@ -155,7 +155,7 @@ pub struct Allowed {
     /// approve them: add `ClientCertificate` only where tokens will not do. `GardenerAdmin` lets these namespaces do everything in every Shoot of
     /// the project, `GardenerViewer` read everything but Secrets. Default: `TokenRequest` alone.
     #[serde(default = "issuers")]
-    #[schemars(length(min = 1, max = 4), default = "issuers", extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(schema_with = "schema::issuers", default = "issuers")]
     pub issuers: Vec<Issuer>,
     /// The rights that may be asked for at most of the issuers `TokenRequest` and `ClientCertificate`. Required, unless `issuers` has neither.
     #[serde(default, skip_serializing_if = "LargestRights::is_empty")]

@@ -26,7 +26,7 @@ pub struct LargestRights {
     /// What the rules of a ClusterAccess may permit: all that these rules permit together, and no more. Default: nothing, so that a
     /// ClusterAccess can only bind roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = MAX_RULES))]
+    #[schemars(schema_with = "schema::largest_rules")]
     pub rules: Vec<Rule>,
     /// The ClusterRoles that a ClusterAccess may bind in these namespaces, such as `view`. What they permit is up to the target. Default:
     /// none.

@@ -121,7 +121,8 @@ pub struct ManagedClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::administrators")]
     pub administrators: Vec<String>,
-    /// How the cluster is deleted. Default: gracefully, however long that takes.
+    /// How the cluster is deleted. Default: gracefully, however long that takes. There is no word for that, since a field is either a text or an object:
+    /// write `deletion: {}` or leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<DeletionPolicy>,
 }

@@ -5,8 +5,12 @@ use coppice_quantity::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::cluster_access::{LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, SHORTEST_TTL};
+use crate::Issuer;
+use crate::cluster_access::{
+    LONGEST_TTL, MAX_CERTIFICATES, MAX_NAMESPACES, MAX_SUPERSEDED, Rule, SHORTEST_TTL,
+};
 use crate::cluster_provider::MAX_USED_BY;
+use crate::largest_rights::MAX_RULES;
 use crate::managed_cluster::{MAX_ZONES, ZoneAddresses};
 use crate::superseded::{PendingRevocation, SupersededCertificate};
 
@@ -31,6 +35,16 @@ pub(crate) fn forget_after(generator: &mut SchemaGenerator) -> Schema {
     )
 }
 
+/// A rule with its message.
+fn rule(rule: &str, message: &str) -> Value {
+    json!({"rule": rule, "message": message})
+}
+
+/// What to write into a list that is empty: the API server says of a bound only that it is one.
+fn not_empty(message: &str) -> Value {
+    rule("size(self) > 0", message)
+}
+
 fn with_rule(mut schema: Schema, rule: Value) -> Schema {
     if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
         rules.push(rule);
@@ -40,24 +54,24 @@ fn with_rule(mut schema: Schema, rule: Value) -> Schema {
 
 /// The name of a Secret, role or ClusterRole.
 pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string", "minLength": 1, "maxLength": 253,
-        "x-kubernetes-validations": [{
-            "rule": "self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
-            "message": "write the name of an object: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
-        }]
-    })
+    name_in_parts("an object", 253)
 }
 
 /// The name of a `Cluster`, which is the value of a label.
 pub(crate) fn cluster_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string", "minLength": 1, "maxLength": 63,
-        "x-kubernetes-validations": [{
-            "rule": "self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
-            "message": "write the name of a Cluster: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
-        }]
-    })
+    name_in_parts("a Cluster", 63)
+}
+
+/// A name as most objects have it: parts with dots between them.
+fn name_in_parts(of: &str, longest: u32) -> Schema {
+    let message = format!(
+        "write the name of {of}: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit, as each part between dots does"
+    );
+    text(
+        longest,
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
+        &message,
+    )
 }
 
 /// The name of a Shoot of Gardener.
@@ -108,7 +122,8 @@ pub(crate) fn data_key(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn namespaces(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "minItems": 1, "maxItems": 32, "x-kubernetes-list-type": "set",
-        "items": schema::namespace_name(generator)
+        "items": schema::namespace_name(generator),
+        "x-kubernetes-validations": [not_empty("write at least one namespace of the target, in which the role is bound")]
     })
 }
 
@@ -116,7 +131,8 @@ pub(crate) fn namespaces(generator: &mut SchemaGenerator) -> Schema {
 pub(crate) fn allowed_namespaces(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "minItems": 1, "maxItems": 64, "x-kubernetes-list-type": "set",
-        "items": schema::namespace_name(generator)
+        "items": schema::namespace_name(generator),
+        "x-kubernetes-validations": [not_empty("write at least one namespace, or leave namespaces out, and write namespaceSelector")]
     })
 }
 
@@ -138,7 +154,8 @@ pub(crate) fn namespaces_or_all(_: &mut SchemaGenerator) -> Schema {
                 "rule": "self.matches('^([*]|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$')",
                 "message": "write the name of a namespace of the target, or '*' for every namespace and the whole target"
             }]
-        }
+        },
+        "x-kubernetes-validations": [not_empty("write at least one namespace of the target, or '*' for every namespace and the whole target")]
     })
 }
 
@@ -146,46 +163,120 @@ pub(crate) fn namespaces_or_all(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn role_names(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "minItems": 1, "maxItems": 16, "x-kubernetes-list-type": "set",
-        "items": role_name(generator)
+        "items": role_name(generator),
+        "x-kubernetes-validations": [not_empty("write at least one name of a role, such as view, or leave the list out: then none may be bound")]
     })
 }
 
-/// The words of a rule: API groups, resources, verbs, names. `least`: how many there are at least.
-fn words(least: u32, longest: u32, rule: &str, message: &str) -> Schema {
+/// The words of a rule: API groups, resources, verbs, names.
+fn words(longest: u32, pattern: &str, message: &str) -> Schema {
     json_schema!({
-        "type": "array", "minItems": least, "maxItems": 32, "x-kubernetes-list-type": "set",
+        "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set",
         "items": {
             "type": "string", "maxLength": longest,
-            "x-kubernetes-validations": [{"rule": rule, "message": message}]
+            "x-kubernetes-validations": [rule(&format!("self.matches('{pattern}')"), message)]
         }
     })
+}
+
+/// The same, of which there is at least one.
+fn at_least_one(mut words: Schema, message: &str) -> Schema {
+    words.insert("minItems".to_owned(), json!(1));
+    words.insert("x-kubernetes-validations".to_owned(), json!([not_empty(message)]));
+    words
 }
 
 /// API groups of a rule.
 pub(crate) fn api_groups(_: &mut SchemaGenerator) -> Schema {
     let message = "write an API group, such as apps; \"\" for the core group, '*' for every group";
-    words(1, 253, "self.matches('^([*]|[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$')", message)
+    let groups = words(253, "^([*]|[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$", message);
+    at_least_one(
+        groups,
+        "write at least one API group, such as apps; \"\" for the core group, '*' for every group",
+    )
 }
 
 /// Resources of a rule.
 pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
     let message = "write the plural name of a resource, such as pods or pods/log; '*' for every resource";
-    words(1, 253, "self.matches('^([*]|[a-z0-9][-.a-z0-9]*)(/([*]|[-.a-z0-9]+))?$')", message)
+    let resources = words(253, "^([*]|[a-z0-9][-.a-z0-9]*)(/([*]|[-.a-z0-9]+))?$", message);
+    at_least_one(resources, "write at least one resource, such as pods or pods/log; '*' for every resource")
 }
 
 /// Verbs of a rule.
 pub(crate) fn verbs(_: &mut SchemaGenerator) -> Schema {
-    let message = "write a verb, such as get, list or watch; '*' for every verb";
-    words(1, 63, "self.matches('^([*]|[a-z]+(-[a-z]+)*)$')", message)
+    let verbs =
+        words(63, "^([*]|[a-z]+(-[a-z]+)*)$", "write a verb, such as get, list or watch; '*' for every verb");
+    at_least_one(verbs, "write at least one verb, such as get, list or watch; '*' for every verb")
 }
 
 /// Names of the objects that a rule is about.
 pub(crate) fn resource_names(_: &mut SchemaGenerator) -> Schema {
-    words(
-        0,
-        253,
-        "self.matches('^[^/%]+$')",
-        "write the name of an object, such as coppice: without '/' and '%'",
+    words(253, "^[^/%]+$", "write the name of an object, such as coppice: without '/' and '%'")
+}
+
+/// Rules as those of a Role.
+fn rules(generator: &mut SchemaGenerator, most: usize, message: &str) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": most,
+        "items": generator.subschema_for::<Rule>(),
+        "x-kubernetes-validations": [not_empty(message)]
+    })
+}
+
+/// What a credential permits.
+pub(crate) fn role_rules(generator: &mut SchemaGenerator) -> Schema {
+    rules(
+        generator,
+        16,
+        "write at least one rule, with its apiGroups, resources and verbs: a credential without any right is of no use",
+    )
+}
+
+/// What rules of a `ClusterAccess` may permit at most.
+pub(crate) fn largest_rules(generator: &mut SchemaGenerator) -> Schema {
+    let message = "write at least one rule, with its apiGroups, resources and verbs, or leave rules out: then only roles may be bound";
+    rules(generator, MAX_RULES, message)
+}
+
+/// Who may issue what a provider allows.
+pub(crate) fn issuers(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": 4, "x-kubernetes-list-type": "set",
+        "items": generator.subschema_for::<Issuer>(),
+        "x-kubernetes-validations": [not_empty("write at least one issuer, or leave issuers out, which allows TokenRequest alone")]
+    })
+}
+
+/// An id of `spec.rotate`.
+pub(crate) fn rotation_id(_: &mut SchemaGenerator) -> Schema {
+    let message = "write an id that was not written before, such as a date, or leave rotate out: the credential is replaced by time alone then";
+    text(63, "size(self) > 0", message)
+}
+
+/// A number with bounds. The API server says of a bound only that it is one.
+fn number(least: u32, most: u32, message: &str) -> Schema {
+    json_schema!({
+        "type": "integer", "minimum": least, "maximum": most,
+        "x-kubernetes-validations": [rule(&format!("self >= {least} && self <= {most}"), message)]
+    })
+}
+
+/// `spec.rotateAt`.
+pub(crate) fn rotate_at(_: &mut SchemaGenerator) -> Schema {
+    number(
+        10,
+        90,
+        "write 10 to 90, such as 60: after so many percent of the time that was granted the credential is replaced",
+    )
+}
+
+/// `spec.callsPerMinute`.
+pub(crate) fn calls_per_minute(_: &mut SchemaGenerator) -> Schema {
+    number(
+        1,
+        6000,
+        "write 1 to 6000, such as 60: so many credentials and changes may be asked for in any minute",
     )
 }
 
@@ -341,6 +432,9 @@ const KEY: &str = "^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za
 /// The value of a label or taint.
 const VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
 
+/// What no domain of a key has: two dots, or a dot beside a '-'.
+const NO_DOMAIN: &str = "^[^/]*([.][-.]|-[.])[^/]*/";
+
 /// What a key consists of.
 fn key_of(example: &str) -> String {
     format!(
@@ -354,7 +448,7 @@ fn pool_map(values: &Value, key: &str) -> Schema {
         "type": "object", "maxProperties": 32,
         "additionalProperties": values,
         "x-kubernetes-validations": [{
-            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{KEY}'))"),
+            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{KEY}') && !key.matches('{NO_DOMAIN}'))"),
             "message": key_of(key)
         }]
     })
@@ -379,7 +473,7 @@ pub(crate) fn pool_annotations(_: &mut SchemaGenerator) -> Schema {
 /// The key of a taint, as that of a label.
 pub(crate) fn taint_key(_: &mut SchemaGenerator) -> Schema {
     let message = key_of("the key of a taint, such as dedicated or example.com/dedicated");
-    text(317, &format!("self.matches('{KEY}')"), &message)
+    text(317, &format!("self.matches('{KEY}') && !self.matches('{NO_DOMAIN}')"), &message)
 }
 
 /// The value of a taint, as that of a label.

@@ -19,10 +19,16 @@ struct Case {
     says: Vec<String>,
 }
 
-fn schema(kind: &str) -> Schema {
-    let crd = coppice_api::crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+/// The schema of a kind as its CRD has it.
+fn written(kind: &str) -> Value {
+    let mut crds = coppice_api::crds().into_iter().chain(coppice_clusters_api::crds());
+    let crd = crds.find(|crd| crd.spec.names.kind == kind).unwrap();
     let schema = crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
-    Schema::compile(&serde_json::to_value(schema).unwrap()).unwrap()
+    serde_json::to_value(schema).unwrap()
+}
+
+fn schema(kind: &str) -> Schema {
+    Schema::compile(&written(kind)).unwrap()
 }
 
 /// All that is said of an object, sorted.
@@ -139,6 +145,70 @@ fn nothing_of_a_scope_is_dropped_before_it_is_refused() {
         let written = object.clone();
         assert_eq!(schema.prune(&mut object), Vec::<String>::new(), "{kind}");
         assert_eq!(object, written);
+    }
+}
+
+const ACCESS: &str = include_str!("refused_access.yaml");
+
+#[test]
+fn mistakes_in_the_kinds_of_access_are_refused_with_what_to_write_instead() {
+    refused(ACCESS, 170);
+}
+
+/// `spec.allow[0].rights` as `spec.allow[].rights`.
+fn without_indexes(place: &str) -> String {
+    let mut inside = false;
+    let keep = |c: &char| {
+        let kept = !inside || *c == ']';
+        inside = if inside { *c != ']' } else { *c == '[' };
+        kept
+    };
+    place.chars().filter(keep).collect()
+}
+
+/// The places that the answers to cases name, each with its sentence.
+fn answers(cases: &[Case], kind: &str) -> Vec<(String, String)> {
+    let says = cases.iter().filter(|case| case.kind == kind).flat_map(|case| &case.says);
+    let parts = says.filter_map(|said| said.split_once(": "));
+    parts.map(|(place, sentence)| (without_indexes(place), sentence.to_owned())).collect()
+}
+
+/// The fields and the rules below a place that no answer is about. What is inside of a field counts for it.
+fn without_a_case(schema: &Value, place: &str, answers: &[(String, String)], found: &mut Vec<String>) {
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        let message = rule["message"].as_str().unwrap();
+        if !answers.iter().any(|(answered, sentence)| answered == place && sentence.ends_with(message)) {
+            found.push(format!("{place}: {message}"));
+        }
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let place = format!("{place}.{name}");
+        let is_inside = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+        if !answers.iter().any(|(answered, _)| answered.strip_prefix(&place).is_some_and(is_inside)) {
+            found.push(place.clone());
+        }
+        without_a_case(field, &place, answers, found);
+    }
+    for entries in ["items", "additionalProperties"] {
+        if schema[entries].is_object() {
+            without_a_case(&schema[entries], &format!("{place}[]"), answers, found);
+        }
+    }
+}
+
+#[test]
+fn every_field_and_every_rule_of_the_kinds_of_access_has_a_case() {
+    let cases: Vec<Case> = serde_yaml::from_str(ACCESS).unwrap();
+    for kind in ["ClusterAccess", "ClusterProvider", "ManagedCluster"] {
+        let mut found = Vec::new();
+        without_a_case(&written(kind)["properties"]["spec"], "spec", &answers(&cases, kind), &mut found);
+        assert_eq!(found, Vec::<String>::new(), "{kind}");
+    }
+    // A field that no case is about is found.
+    let mut found = Vec::new();
+    without_a_case(&written("ManagedCluster")["properties"]["spec"], "spec", &[], &mut found);
+    for field in ["spec.deletion.forceAfter", "spec.workers[]: write a min that is not larger than max"] {
+        assert!(found.iter().any(|place| place == field), "{field}: {found:#?}");
     }
 }
 

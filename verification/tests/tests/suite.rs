@@ -9,6 +9,7 @@ mod access_certificates;
 mod access_cluster_api;
 mod access_control;
 mod access_gardener;
+mod access_input;
 mod access_killed;
 mod access_probe;
 mod access_provider;

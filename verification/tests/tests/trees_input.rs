@@ -14,38 +14,35 @@ const CASES: &str = include_str!("../../../crates/schema/tests/refused_trees.yam
 const NAMESPACE: &str = "input-trees";
 
 #[derive(Deserialize)]
-struct Case {
-    what: String,
-    kind: String,
+pub(crate) struct Case {
+    pub(crate) what: String,
+    pub(crate) kind: String,
     name: Option<String>,
     /// What was stored before, where it is an update.
-    old: Option<Value>,
+    pub(crate) old: Option<Value>,
     spec: Value,
-    says: Vec<String>,
+    pub(crate) says: Vec<String>,
 }
 
 impl Case {
-    fn all(&self) -> String {
-        match self.kind.as_str() {
-            "NamespaceTree" => "/apis/coppice.dev/v1alpha1/namespacetrees".to_owned(),
-            "Subnamespace" => of(NAMESPACE, "subnamespaces"),
-            _ => of(NAMESPACE, "quotatransfers"),
-        }
-    }
-
-    /// What the API server answers to one that is not there yet, if it is asked to treat unknown fields so.
-    async fn created(&self, admin: &Wire, validation: &str) -> anyhow::Result<WireResponse> {
+    /// What the API server answers to one that is not there yet, of the objects at this path, if it is asked to treat unknown fields so.
+    pub(crate) async fn created(
+        &self,
+        admin: &Wire,
+        all: &str,
+        validation: &str,
+    ) -> anyhow::Result<WireResponse> {
         let name = self.name.as_deref().unwrap_or("m");
-        let path = format!("{}?fieldValidation={validation}", self.all());
+        let path = format!("{all}?fieldValidation={validation}");
         admin.send("POST", &path, PLAIN, object(&self.kind, name, &self.spec)).await
     }
 
     /// The same to a change.
-    async fn changed(&self, admin: &Wire, old: &Value) -> anyhow::Result<WireResponse> {
+    pub(crate) async fn changed(&self, admin: &Wire, all: &str, old: &Value) -> anyhow::Result<WireResponse> {
         let name = "input-old";
-        let stored = admin.send("POST", &self.all(), PLAIN, object(&self.kind, name, old)).await?;
+        let stored = admin.send("POST", all, PLAIN, object(&self.kind, name, old)).await?;
         ensure!(stored.accepted(), "{stored:?}");
-        let path = format!("{}/{name}", self.all());
+        let path = format!("{all}/{name}");
         let mut object = admin.get(&path).await?;
         object["spec"] = self.spec.clone();
         let answer = admin.send("PUT", &path, PLAIN, object).await?;
@@ -54,7 +51,7 @@ impl Case {
         Ok(answer)
     }
 
-    fn is_said_in(&self, answer: &WireResponse) -> Test {
+    pub(crate) fn is_said_in(&self, answer: &WireResponse) -> Test {
         let status: Value = serde_json::from_str(&answer.text).with_context(|| answer.text.clone())?;
         let message = status["message"].as_str().unwrap_or_default();
         ensure!(answer.code >= 400, "it is accepted");
@@ -62,6 +59,15 @@ impl Case {
             ensure!(message.contains(said.as_str()), "{said}\nis not in\n{message}");
         }
         Ok(())
+    }
+}
+
+/// The path of all objects of a kind.
+fn all(kind: &str) -> String {
+    match kind {
+        "NamespaceTree" => "/apis/coppice.dev/v1alpha1/namespacetrees".to_owned(),
+        "Subnamespace" => of(NAMESPACE, "subnamespaces"),
+        _ => of(NAMESPACE, "quotatransfers"),
     }
 }
 
@@ -77,8 +83,10 @@ fn what_is_written_wrong_is_refused_with_what_to_write_instead() -> Test {
         ensure!(cases.len() >= 90, "{} cases", cases.len());
         for case in &cases {
             let answer = match &case.old {
-                None => case.created(&on.admin, "Strict").await?,
-                Some(old) if case.kind == "NamespaceTree" => case.changed(&on.admin, old).await?,
+                None => case.created(&on.admin, &all(&case.kind), "Strict").await?,
+                Some(old) if case.kind == "NamespaceTree" => {
+                    case.changed(&on.admin, &all(&case.kind), old).await?
+                }
                 // Who asks for a transfer writes their own name: `trees_transfers_access.rs` changes those.
                 Some(_) => continue,
             };
@@ -94,7 +102,7 @@ async fn scopes_are_refused_to_every_client(admin: &Wire, cases: &[Case]) -> Tes
     ensure!(scoped.len() >= 5, "{} cases", scoped.len());
     for case in scoped {
         for validation in ["Warn", "Ignore"] {
-            let answer = case.created(admin, validation).await?;
+            let answer = case.created(admin, &all(&case.kind), validation).await?;
             case.is_said_in(&answer).with_context(|| format!("{} with {validation}", case.what))?;
         }
     }
