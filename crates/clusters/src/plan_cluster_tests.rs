@@ -70,3 +70,31 @@ fn nothing_is_issued_for_a_cluster_that_goes_and_what_was_issued_stays() {
         assert_eq!(plan(&observed, next), Step::ReadCluster);
     }
 }
+
+#[test]
+fn the_secret_of_a_cluster_that_is_gone_stays_when_its_credential_expires_and_status_says_so_at_once() {
+    let mut observed = of_cluster_api();
+    let expiry = observed.status.not_after.unwrap();
+    let before = expiry - SignedDuration::from_secs(30);
+    observed.cluster = ClusterFact::Gone;
+    observed.status = saved(plan(&observed, before));
+    assert_eq!(condition::find(&observed.status.conditions, READY).unwrap().status, "True");
+    observed.cluster = ClusterFact::Unread;
+    // Not only when it is looked at again, a minute later.
+    assert_eq!(plan(&observed, before), Step::Wait(Some(expiry)));
+    observed.status = saved(plan(&observed, expiry));
+    let status = &observed.status;
+    let ready = condition::find(&status.conditions, READY).unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "ClusterDeleted"));
+    assert!(ready.message.contains("delete this ClusterAccess"), "{}", ready.message);
+    assert_eq!(status.phase, Some(AccessPhase::Refused));
+    assert_eq!((status.credential.as_deref(), status.output.is_some()), (Some("u-1"), true));
+    // From then on as before: it is looked whether there is a cluster, nothing is issued, and the Secret is not touched.
+    let next = next_attempt(status.last_error.as_ref().unwrap());
+    assert_eq!(plan(&observed, expiry), Step::Wait(Some(next)));
+    assert_eq!(plan(&observed, next), Step::ReadCluster);
+    observed.cluster = ClusterFact::Gone;
+    let status = saved(plan(&observed, next));
+    assert_eq!((status.intent, status.credential.as_deref()), (None, Some("u-1")));
+    assert!(status.output.is_some());
+}
