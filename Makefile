@@ -13,13 +13,14 @@ help: ## Show this help
 prerequisites:
 	@./hack/prerequisites.sh
 
-build: prerequisites ## Build coppice and coppice-operator into target/release
-	# One at a time: together, the features that the command line needs would be in the operator, too.
+build: prerequisites ## Build coppice, coppice-operator and coppice-access into target/release
+	# One at a time: together, the features that the command line needs would be in the others, too.
 	cargo build --release --locked -p coppice-operator
+	cargo build --release --locked -p coppice-access
 	cargo build --release --locked -p coppice-cli
 	@mkdir -p target/release
-	@cp "$(CARGO_TARGET_DIR)/release/coppice-operator" "$(CARGO_TARGET_DIR)/release/coppice" "$(CARGO_TARGET_DIR)/release/kubectl-coppice" target/release/
-	@echo "built target/release/coppice-operator, coppice and kubectl-coppice"
+	@cp "$(CARGO_TARGET_DIR)/release/coppice-operator" "$(CARGO_TARGET_DIR)/release/coppice-access" "$(CARGO_TARGET_DIR)/release/coppice" "$(CARGO_TARGET_DIR)/release/kubectl-coppice" target/release/
+	@echo "built target/release/coppice-operator, coppice-access, coppice and kubectl-coppice"
 
 demo: ## Run the examples on a control plane of its own (without Go: in memory) and show what happens to each namespace
 	@./hack/prerequisites.sh without-go
@@ -52,8 +53,10 @@ tools: prerequisites ## Build the control plane's binaries, promtool, the mail s
 	cargo run -q --locked -p coppice-plane -- build --gardener
 	cargo run -q --locked -p coppice-plane -- build --cluster-api
 
-image: ## Build the operator's image
+image: ## Build the images of the operator, of coppice-access and of the command line
 	docker build -t coppice-operator:dev .
+	docker build -f Dockerfile.access -t coppice-access:dev .
+	docker build -f Dockerfile.cli -t coppice-cli:dev .
 
 campaign: prerequisites ## Simulate 300,000 runs in which things go wrong (CAMPAIGN_SEEDS=N for another number)
 	cargo run --profile sim --locked -p coppice-campaign -- exhaustive
