@@ -1,5 +1,5 @@
-//! Alerts, dashboard and the configuration of kube-state-metrics name only what there is: series and labels of the operator,
-//! fields of the CRDs, sections of the runbooks.
+//! Alerts, dashboard and the configuration of kube-state-metrics name only what there is: series and labels of the operator, and the few of
+//! kube-state-metrics that alerts use, fields of the CRDs, sections of the runbooks.
 
 pub(crate) mod exposed;
 mod objects;
@@ -26,14 +26,22 @@ const SEVERITIES: [&str; 3] = ["critical", "warning", "info"];
 /// What Prometheus adds to every series that it reads of a pod.
 const OF_TARGETS: [&str; 4] = ["instance", "job", "namespace", "pod"];
 
+/// Series of kube-state-metrics about objects of Kubernetes that alerts use, with their labels.
+const OF_KUBERNETES: [(&str, [&str; 2]); 2] = [
+    ("kube_cronjob_created", ["namespace", "cronjob"]),
+    ("kube_cronjob_status_last_successful_time", ["namespace", "cronjob"]),
+];
+
 /// What alerts, dashboard and configuration name that is not there.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"));
     let yaml = |path: &str| -> Result<Value> { serde_yaml::from_str(&read(path)?).context(path.to_owned()) };
     let series = exposed::series()?;
     let words = words(root)?;
-    let operator = Known { series: &series, words: &words };
-    let mut findings = alerts(&yaml(ALERTS)?, &operator);
+    let of_kubernetes: [(String, BTreeSet<String>); 2] =
+        OF_KUBERNETES.map(|(name, labels)| (name.to_owned(), labels.map(str::to_owned).into()));
+    let alerted: Series = series.clone().into_iter().chain(of_kubernetes).collect();
+    let mut findings = alerts(&yaml(ALERTS)?, &Known { series: &alerted, words: &words });
     findings.extend(companions(&yaml(ALERTS)?, &read(TESTS)?, &read(RUNBOOKS)?));
     let (of_objects, wrong) = objects::read(&yaml(OBJECTS)?, &crds::objects(&Install::kubectl())?);
     findings.extend(wrong.into_iter().map(|wrong| format!("{OBJECTS}: {wrong}")));
