@@ -244,6 +244,53 @@ fn what_others_wrote_is_left_alone_and_said() {
     assert!(message.contains("RoleBinding team of namespace a ") && message.contains("a-b-c"), "{message}");
 }
 
+/// One reason does not hide another.
+#[test]
+fn of_many_problems_the_first_three_are_said_and_how_many_more_there_are() {
+    let names = ["n1", "n2", "n3", "n4", "n5"];
+    let sources: Vec<_> = names.iter().map(|name| source("a", name, "admin", "alice")).collect();
+    // As many of these names others have taken.
+    let taken = |count: usize| -> Vec<Arc<Propagated>> {
+        names[..count].iter().map(|name| source("a-b-c", name, "own", "carol")).collect()
+    };
+    let said_of = |sources: &[Arc<Propagated>], count: usize| {
+        said(&observation([Vec::new(), sources.to_vec()], taken(count))).unwrap()
+    };
+    let (status, reason, message) = said_of(&sources, 3);
+    assert_eq!((status, reason.as_str()), ("False", "CopyNameTaken"));
+    assert_eq!(message.matches("is not copied").count(), 3, "{message}");
+    assert!(!message.contains(" more"), "{message}");
+    let (_, _, message) = said_of(&sources, 5);
+    let named = |name: &str| message.contains(&format!("RoleBinding {name} of namespace a "));
+    assert_eq!(names.map(named), [true, true, true, false, false], "{message}");
+    assert!(message.ends_with("; and 2 more"), "{message}");
+    let unclear = Propagated { propagate_to: Some("stage in test".into()), ..(*sources[1]).clone() };
+    let (_, _, message) = said_of(&[sources[0].clone(), Arc::new(unclear)], 1);
+    for expected in ["RoleBinding n1 of namespace a is not copied", "its annotation coppice.dev/propagate-to"]
+    {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_role_binding_is_copied_with_all_of_its_subjects_whoever_is_the_first() {
+    let metadata = json!({"name": "team", "namespace": "a", "uid": "u", "resourceVersion": "1"});
+    for first in [
+        json!({"kind": "Group", "name": "system:authenticated"}),
+        json!({"kind": "Group", "name": "system:serviceaccounts:a"}),
+        json!({"kind": "ServiceAccount", "name": "builder", "namespace": "a"}),
+    ] {
+        let subjects = json!([first, {"kind": "User", "name": "alice"}]);
+        let role = json!({"kind": "ClusterRole", "name": "admin"});
+        let source =
+            read::<RoleBindings>(json!({"metadata": metadata, "roleRef": role, "subjects": subjects}));
+        let content: Value = serde_json::from_str(source.content.as_deref().unwrap()).unwrap();
+        assert_eq!(content["subjects"], subjects);
+        let observed = observation([Vec::new(), vec![source.clone()]], Vec::new());
+        assert_eq!(steps(&observed), [Step::Create(source)], "{first}");
+    }
+}
+
 #[test]
 fn a_copy_goes_with_its_source_and_with_the_tree() {
     let admin = source("a", "team", "admin", "alice");

@@ -548,3 +548,23 @@ async fn that_a_subnamespace_is_refused_is_counted_once() {
         assert!(text.lines().any(|line| line == counted), "{text}");
     }
 }
+
+/// A phase that this version does not know, whoever has written it.
+#[tokio::test(start_paused = true)]
+async fn a_status_with_an_unknown_phase_is_left_as_it_is_and_nothing_is_done() {
+    let server = two_siblings();
+    let metadata = json!({"name": "shop-a", "namespace": "shop", "finalizers": ["coppice.dev/cleanup"]});
+    let status = json!({"phase": "Migrated", "namespaceUid": "u-shop-a"});
+    server.put::<Subnamespaces>(json!({"metadata": metadata, "spec": {}, "status": status}));
+    let (context, controller, _followers) = apply_support::filled(&server, SubnamespaceController::new).await;
+    let look_at = |name: &str| Arc::clone(&controller).reconcile(SubnamespaceKey::new("shop", name));
+    assert_eq!(look_at("shop-a").await, ReconcileResult::Done);
+    assert!(server.writes().is_empty());
+    assert_eq!(server.object::<Subnamespaces>("shop", "shop-a")["status"], status);
+    let counted = "coppice_blocked_total{reason=\"UnsupportedStatus\"} 1";
+    let text = context.shared.metrics.encode();
+    assert!(text.lines().any(|line| line == counted), "{text}");
+    // Its siblings are looked at as before.
+    look_at("shop-b").await;
+    assert!(!server.writes().is_empty());
+}

@@ -69,3 +69,41 @@ fn what_was_ready_with_another_spec_is_not_ready_while_nothing_is_known() {
     let same = Observation { stale: observation.stale, ..same };
     assert_eq!(plan(&same).status.phase, Some(SubnamespacePhase::Ready));
 }
+
+/// Of Kubernetes, of Coppice, or what the platform protects.
+#[test]
+fn a_namespace_with_a_name_that_is_protected_is_not_created() {
+    let config: CoppiceConfigSpec =
+        serde_json::from_value(json!({"protected": {"names": ["*-prod"]}})).unwrap();
+    let settings = Arc::new(PlatformSettings::new(config, "coppice-system", Vec::new()));
+    for (name, why) in [
+        ("default", "it belongs to Kubernetes"),
+        ("kube-web", "it belongs to Kubernetes"),
+        ("coppice-system", "it is Coppice's own"),
+        ("shop-prod", "CoppiceConfig/coppice protects the name \"*-prod\""),
+    ] {
+        let seen = Observation {
+            object: object("4", &json!({"name": name}), &json!({})),
+            parent_position: Ok(tree(&json!({"names": ["*"]}))),
+            settings: Arc::clone(&settings),
+            ..observation()
+        };
+        refused(&seen, Reason::NamespaceProtected, why);
+        refused(&seen, Reason::NamespaceProtected, "create a Subnamespace with another name");
+        assert_eq!(plan(&seen).status.phase, Some(SubnamespacePhase::Refused), "{name}");
+    }
+}
+
+/// Whoever deletes one of them: something keeps the namespace, and what it has may still be in use.
+#[test]
+fn while_a_namespace_is_terminating_that_is_said_and_its_quota_does_not_return() {
+    for seen in [deleted(), ready()] {
+        let own = NamespaceFacts::clone(seen.namespace.as_deref().unwrap());
+        let namespace = Some(Arc::new(NamespaceFacts { terminating: true, ..own }));
+        let has = seen.object.status.allotment.clone();
+        let going = plan(&Observation { namespace, ..seen });
+        let said = (going.status.phase, why(&going).0);
+        assert_eq!(said, (Some(SubnamespacePhase::Deleting), Reason::NamespaceTerminating));
+        assert_eq!((going.step, going.status.allotment), (Step::Nothing, has));
+    }
+}

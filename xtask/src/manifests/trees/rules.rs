@@ -180,5 +180,9 @@ mod tests {
         }
         let all = json!(roles).to_string();
         assert!(!all.contains("\"set-tree\"") && !all.contains("/status"), "{all}");
+        // Who may delete a Subnamespace need not be allowed to delete a namespace.
+        for rule in roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten()) {
+            assert_eq!(rule["apiGroups"], json!([GROUP]), "{rule}");
+        }
     }
 }
