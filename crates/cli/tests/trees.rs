@@ -101,6 +101,22 @@ fn a_picture_has_a_bar_for_each_resource_of_each_namespace() {
     );
 }
 
+/// The guide explains trees by those of these namespaces that are there.
+#[test]
+fn the_picture_in_the_guide_is_what_is_drawn() {
+    const ITEM: &str = "  - apiVersion";
+    let is_there = |item: &&str| !["shop-api", "shop-new"].iter().any(|name| item.contains(*name));
+    let items: Vec<&str> = TREES.split(ITEM).filter(is_there).collect();
+    let picture = run("coppice tree shop -o svg -f -", &items.join(ITEM));
+    assert_eq!(picture.code, 0, "{}", picture.err);
+    let in_guide = include_str!("../../../docs/guides/trees.svg");
+    let drawn = &picture.out;
+    assert!(
+        drawn == in_guide,
+        "docs/guides/trees.svg is another picture: write there what is drawn now:\n{drawn}"
+    );
+}
+
 #[test]
 fn bad_input_says_what_is_wrong_and_what_to_write() {
     let ran = run("coppice tree nothing -f -", TREES);
