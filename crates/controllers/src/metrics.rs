@@ -22,6 +22,7 @@ pub struct LifecycleMetrics {
     managed_namespaces: Family<ByPhase, Gauge>,
     by_manager: DynamicFamily<ByPhase, Gauge>,
     by_owner: DynamicFamily<ByPhase, Gauge>,
+    by_condition: DynamicFamily<ByReason, Gauge>,
     deleted_namespaces: Family<ByPhase, Gauge>,
     firings: Family<ByFiring, Counter>,
     firing_lateness: Family<ByAction, Histogram, fn() -> Histogram>,
@@ -52,7 +53,7 @@ struct ByFiring {
     result: &'static str,
 }
 
-#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 struct ByReason {
     reason: &'static str,
 }
@@ -107,6 +108,7 @@ impl LifecycleMetrics {
             managed_namespaces: Family::default(),
             by_manager: DynamicFamily::new("manager"),
             by_owner: DynamicFamily::new("owner"),
+            by_condition: DynamicFamily::new("condition"),
             deleted_namespaces: Family::default(),
             firings: Family::default(),
             firing_lateness: Family::new_with_constructor(lateness),
@@ -153,6 +155,7 @@ impl LifecycleMetrics {
         to.register("managed_namespaces", "Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica", governed);
         to.register("cluster_manager_namespaces", "Namespaces that a cluster manager governs, by its name and the phase of their ManagedNamespace, counted once a minute by every replica; the 64 cluster managers with the most, the rest as `other`", self.by_manager.clone());
         to.register("owner_namespaces", "Namespaces that a cluster manager governs and whose owner it reads, by owner and phase, counted once a minute by every replica; the 64 owners with the most, the rest as `other`", self.by_owner.clone());
+        to.register("cluster_managers", "ClusterNamespaceManagers by condition and its reason, `Approved` and `BudgetSufficient` only of those that enforce, counted once a minute by every replica", self.by_condition.clone());
         let deleted = self.deleted_namespaces.clone();
         to.register("deleted_namespaces", "Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica", deleted);
         to.register(
@@ -205,6 +208,16 @@ impl LifecycleMetrics {
     ) {
         self.by_manager.set_all(managers);
         self.by_owner.set_all(owners);
+    }
+
+    /// Cluster managers say this: each condition of each, with its reason. What none says any more ends.
+    pub fn cluster_managers<'a>(&self, said: impl IntoIterator<Item = (&'a str, Reason)>) {
+        let mut counts = BTreeMap::new();
+        for (condition, reason) in said {
+            let by_reason = ByReason { reason: reason.as_str() };
+            *counts.entry((condition.to_owned(), by_reason)).or_insert(0_i64) += 1;
+        }
+        self.by_condition.set_all(&counts);
     }
 
     /// This many records of deletions are in this phase.
@@ -287,6 +300,7 @@ mod tests {
         let metrics = LifecycleMetrics::new(&registry);
         metrics.managers("Watching", 2);
         metrics.managed_namespaces("Stale", 5);
+        metrics.cluster_managers([("Accepted", Reason::InvalidSpec), ("Accepted", Reason::InvalidSpec)]);
         metrics.deleted_namespaces("Deleted", 3);
         metrics.firing("delete", "done");
         metrics.firing_lateness("delete", SignedDuration::from_secs(3));
@@ -304,6 +318,7 @@ mod tests {
         for line in [
             "coppice_managers{phase=\"Watching\"} 2",
             "coppice_managed_namespaces{phase=\"Stale\"} 5",
+            "coppice_cluster_managers{condition=\"Accepted\",reason=\"InvalidSpec\"} 2",
             "coppice_deleted_namespaces{phase=\"Deleted\"} 3",
             "coppice_firings_total{action=\"delete\",result=\"done\"} 1",
             "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
@@ -319,6 +334,7 @@ mod tests {
             "coppice_breaker_open{source=\"spec\"} 0",
             "# HELP coppice_managers NamespaceManagers by phase, counted once a minute by every replica.",
             "# HELP coppice_managed_namespaces Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica.",
+            "# HELP coppice_cluster_managers ClusterNamespaceManagers by condition and its reason, `Approved` and `BudgetSufficient` only of those that enforce, counted once a minute by every replica.",
             "# HELP coppice_deleted_namespaces Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica.",
             "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `RevertedTooOften`, `WebhookDelivered` or `WebhookGivenUp`.",
             "# HELP coppice_firing_lateness_seconds How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included.",

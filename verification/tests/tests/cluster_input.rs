@@ -1,7 +1,7 @@
 //! Cluster managers and records that cannot be meant, on a real API server: what to write instead.
 
-use anyhow::ensure;
-use coppice_tests::on_shared_plane;
+use anyhow::{Context as _, ensure};
+use coppice_tests::{Operator, TestCluster, condition, on_own_plane, on_shared_plane};
 
 type Test = anyhow::Result<()>;
 
@@ -387,5 +387,49 @@ fn what_of_the_health_is_left_out_or_null_is_the_default() -> Test {
         let ttl = stored["spec"].get("ttl");
         ensure!(ttl.is_none(), "nothing expires that nobody gave a time: {ttl:?}");
         Ok(())
+    })
+}
+
+/// Time zones are in no schema: the operator looks them up.
+#[test]
+fn what_only_the_operator_refuses_is_in_an_event_and_counted_until_it_is_corrected() -> Test {
+    // It stops every cluster manager of a plane.
+    on_own_plane(async {
+        let test_cluster = &TestCluster::start_without_pods().await?;
+        let operator = Operator::start(test_cluster).await?;
+        let object = |zone: &str| {
+            format!(
+                "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: zones}}, spec: {{selector: \
+                 {{names: ['zones-*']}}, notify: {{channels: [mail], workingHours: {{timeZone: {zone}}}}}}}}}"
+            )
+        };
+        let accepted = async |status: &str| {
+            let is = async || {
+                let manager = test_cluster.get("cnsman", "", "zones").await.ok()??;
+                let said = condition(&manager, "Accepted");
+                let current = manager["status"]["observedGeneration"] == manager["metadata"]["generation"];
+                (current && said["status"] == status).then_some(said)
+            };
+            test_cluster.until(&format!("the cluster manager is accepted: {status}"), is).await
+        };
+        let counted = async |series: &str, count: Option<f64>| {
+            let is = async || (operator.metric(series).await.ok()? == count).then_some(());
+            test_cluster.until(&format!("{series} is {count:?}"), is).await
+        };
+        test_cluster.apply(&object("Europe/Atlantis")).await?;
+        let refused = accepted("False").await?;
+        let message = refused["message"].as_str().context("no message")?;
+        ensure!(refused["reason"] == "InvalidSpec", "{refused:#}");
+        ensure!(message.contains("timeZone \"Europe/Atlantis\" is not known"), "{message}");
+        let published = async || {
+            let events = test_cluster.events("default", "zones", "InvalidSpec").await.ok()?;
+            events.iter().any(|note| note == message).then_some(())
+        };
+        test_cluster.until("an Event says what is wrong", published).await?;
+        let series = "coppice_cluster_managers{condition=\"Accepted\",reason=\"InvalidSpec\"}";
+        counted(series, Some(1.0)).await?;
+        test_cluster.apply(&object("Europe/Berlin")).await?;
+        accepted("True").await?;
+        counted(series, None).await
     })
 }

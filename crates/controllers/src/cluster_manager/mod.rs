@@ -117,6 +117,10 @@ impl Controller for ClusterNamespaceManagers {
         vec![AllManagers]
     }
 
+    fn resync(&self) {
+        report::count_conditions(&self.shared);
+    }
+
     async fn reconcile(self: Arc<Self>, _: AllManagers) -> ReconcileResult {
         let shared = &self.shared;
         let Ok(permit) = shared.gate.permit() else { return ReconcileResult::Done };
