@@ -12,6 +12,36 @@ const REFUSED: &[(&str, &str)] = &[
     ("{selector: {names: []}}", "should have at least 1 items"),
     ("{selector: {names: ['Ci_*']}}", "anything else would select nothing"),
     ("{selector: {names: [a], labels: {}}}", "an empty selector is not accepted"),
+    (
+        "{selector: {labels: {matchLabels: {}}}}",
+        "matchLabels is empty: leave it out, or write at least one label",
+    ),
+    ("{selector: {labels: {matchLabels: {team: 'a b'}}}}", "write a label's value"),
+    ("{selector: {labels: {matchLabels: {'a b': c}}}}", "write a label's key"),
+    ("{selector: {labels: {matchLabels: {team: 7}}}}", "must be of type string"),
+    (
+        "{selector: {labels: {matchExpressions: []}}}",
+        "matchExpressions is empty: leave it out, or write at least one expression",
+    ),
+    ("{selector: {labels: {matchExpressions: [{operator: Exists}]}}}", "key: Required"),
+    ("{selector: {labels: {matchExpressions: [{key: a}]}}}", "operator: Required"),
+    ("{selector: {labels: {matchExpressions: [{key: 'a b', operator: Exists}]}}}", "write a label's key"),
+    (
+        "{selector: {labels: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}}}",
+        "supported values: \"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
+    ),
+    (
+        "{selector: {labels: {matchExpressions: [{key: a, operator: In}]}}}",
+        "operators In and NotIn need at least one entry in values",
+    ),
+    (
+        "{selector: {labels: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}",
+        "operators Exists and DoesNotExist take no values",
+    ),
+    (
+        "{selector: {labels: {matchExpressions: [{key: a, operator: In, values: ['b c']}]}}}",
+        "write a label's value",
+    ),
     ("{selector: {annotations: []}}", "should have at least 1 items"),
     ("{selector: {annotations: [{value: a}]}}", "key: Required"),
     ("{selector: {annotations: [{key: 'a b'}]}}", "write an annotation's key"),
@@ -306,6 +336,20 @@ const REFUSED: &[(&str, &str)] = &[
         "zero is not accepted here: it would expire every namespace at once",
     ),
     ("{selector: {names: [a]}, identity: {project: a, branch: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, environment: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, job: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, mergeRequest: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, commit: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, pipeline: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, run: 'a b'}}", "write an annotation's key"),
+    (
+        "{selector: {names: [a]}, identity: {project: a, links: {pipeline: 'a b'}}}",
+        "write an annotation's key",
+    ),
+    (
+        "{selector: {names: [a]}, identity: {project: a, pipeline: 7}}",
+        "pipeline in body must be of type string",
+    ),
     (
         "{selector: {names: [a]}, health: {}, identity: {project: a, branch: b}, supersede: {by: [Branch], waitUntilReady: maybe}}",
         "waitUntilReady in body must be of type boolean",
