@@ -80,6 +80,27 @@ fn what_reads_the_cluster_or_writes_to_it_says_that_it_takes_long() {
             ("coppice extend web --by 1h", "asking who you are"),
             ("coppice release web", "changing the record of the namespace"),
             ("coppice release web/e2e", "changing the manager"),
+            ("coppice wake web", "reading what is scaled down"),
+            ("coppice wake web/e2e", "changing the manager"),
+            ("coppice rearm web", "reading the managers"),
+            ("coppice rearm web/e2e", "changing the manager"),
+            ("coppice message web", "reading the cluster"),
+            ("coppice acknowledge pods-2026-12-01T18:00:00Z", "changing the settings"),
+            ("coppice tree", "reading the trees"),
+            ("coppice tree adopt shop/shop-web", "reading the Subnamespace"),
+            ("coppice tree delete shop/shop-web", "reading the Subnamespace"),
+            ("coppice tree detach shop", "reading the tree"),
+            ("coppice quota shop-web", "reading the namespace"),
+            ("coppice create shop/shop-web --quota pods=5", "creating the Subnamespace"),
+            ("coppice create shop/shop-web --dry-run", "creating the Subnamespace"),
+            ("coppice give-back shop-web --amount pods=5", "reading the namespace"),
+            (
+                "coppice transfer shop-web --to shop-api --amount pods=5 --reason test",
+                "reading the namespaces",
+            ),
+            ("coppice transfer approve shop-web/to-shop-api", "reading the transfer"),
+            ("coppice cluster plan shop -n team", "reading the ManagedCluster"),
+            ("coppice cluster drift shop -n team", "reading the ManagedCluster"),
         ] {
             scope.spawn(move || {
                 let err = says(line, manager);

@@ -9,7 +9,7 @@ use crate::args::{ConnectionArgs, WriteArgs};
 use crate::connect::connect;
 use crate::facts::Config;
 use crate::write::{Edit, change_settings, dry_run_suffix};
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Close the breaker that a collapsed list has opened
 ///
@@ -52,7 +52,8 @@ pub(crate) async fn run(
     io: &mut Io<'_>,
 ) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
-    let done = change_settings(&client, args.write.dry_run, |config| acknowledge(&args.id, config)).await?;
+    let changing = change_settings(&client, args.write.dry_run, |config| acknowledge(&args.id, config));
+    let done = with_progress("changing the settings", io, Box::pin(changing)).await??;
     let (id, suffix) = (&args.id, dry_run_suffix(args.write.dry_run));
     match done.found {
         Found::Before => writeln!(io.screen(), "breaker {id} was acknowledged before")?,

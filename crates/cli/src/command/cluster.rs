@@ -22,7 +22,7 @@ use crate::args::{ArgumentError, ConnectionArgs, OutputArgs, OutputFormat};
 use crate::connect::{Connection, code, connect, connect_by, failed};
 use crate::files::{self, Document};
 use crate::print::{self, Cell, Table};
-use crate::{Exit, Io, validate};
+use crate::{Exit, Io, validate, with_progress};
 
 /// Show what a ManagedCluster would change of its cluster, and what others have changed of it
 #[derive(Debug, Args)]
@@ -120,6 +120,9 @@ pub(crate) async fn run(args: &ClusterArgs, connection: &ConnectionArgs, io: &mu
     }
 }
 
+/// What takes long.
+const READING: &str = "reading the ManagedCluster";
+
 /// The API server with the ManagedCluster, and that with its Shoot.
 struct Servers {
     here: Connection,
@@ -129,7 +132,8 @@ struct Servers {
 async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Result<Exit> {
     let place = (&*servers.here.namespace, &*args.name);
     let given = args.file.as_ref().map(|file| spec_of(file, place, io)).transpose()?;
-    let Observed { managed, live, is_ours } = read(servers, &args.name, given).await?;
+    let reading = Box::pin(read(servers, &args.name, given));
+    let Observed { managed, live, is_ours } = with_progress(READING, io, reading).await??;
     note_wait(&managed.status, io)?;
     if !live.is_null() && !is_ours {
         let kind = Shape::of(&managed.spec).kind();
@@ -153,7 +157,8 @@ async fn plan(args: &ClusterPlanArgs, servers: &Servers, io: &mut Io<'_>) -> Res
 }
 
 async fn drifted(args: &ClusterDriftArgs, servers: &Servers, io: &mut Io<'_>) -> Result<Exit> {
-    let Observed { managed, live, is_ours } = read(servers, &args.name, None).await?;
+    let reading = Box::pin(read(servers, &args.name, None));
+    let Observed { managed, live, is_ours } = with_progress(READING, io, reading).await??;
     note_wait(&managed.status, io)?;
     if !is_ours {
         bail!(

@@ -17,7 +17,7 @@ use crate::trees::creation::{self, Asked, Parent};
 use crate::trees::{NamespaceQuota, pod_defaults};
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Create a namespace below one that you administer, with a part of its quota
 ///
@@ -65,7 +65,8 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
     let asked = Asked { quota, metadata };
     let client = connect(connection, io).await?.client;
     let (target, dry_run) = (&args.target, args.write.dry_run);
-    creation::create(&client, target, &asked, dry_run).await?;
+    let creating = Box::pin(creation::create(&client, target, &asked, dry_run));
+    with_progress("creating the Subnamespace", io, creating).await??;
     let shown = format!("subnamespace.{GROUP}/{}", target.name);
     let has = if asked.quota.is_empty() {
         "nothing of what the tree limits".to_owned()
@@ -77,7 +78,8 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
     if dry_run {
         return forecast(&client, target, &asked, io).await;
     }
-    if let Ok(quota) = transfers::live::quota(&client, below).await {
+    let reading = Box::pin(transfers::live::quota(&client, below));
+    if let Ok(quota) = with_progress("reading the quota", io, reading).await? {
         warn_of_pods(&client, target, &quota, io).await?;
     }
     let Some(most) = args.wait.most else { return Ok(Exit::Ok) };
@@ -89,7 +91,8 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
 
 /// Says what it would change, and what stands against it at present.
 async fn forecast(client: &Client, target: &Target, asked: &Asked, io: &mut Io<'_>) -> Result<Exit> {
-    let parent = Parent::read(client, &target.namespace).await;
+    let reading = Box::pin(Parent::read(client, &target.namespace));
+    let parent = with_progress("reading the namespace above", io, reading).await?;
     let mut table = Table::new(&["", ""]);
     if let Some(path) = &parent.path {
         table.row(vec!["  path".into(), format!("{}/{}", path.join("/"), target.name).into()]);
@@ -121,7 +124,8 @@ async fn warn_of_pods(
     quota: &NamespaceQuota,
     io: &mut Io<'_>,
 ) -> Result<()> {
-    if let Some(warning) = pod_defaults::warning(client, target, quota).await {
+    let reading = Box::pin(pod_defaults::warning(client, target, quota));
+    if let Some(warning) = with_progress("reading the LimitRanges", io, reading).await? {
         io.print_note(&format!("warning: {warning}"))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::transfer::{RequestArgs, ask, reason};
 use crate::args::{ConnectionArgs, namespace_name};
 use crate::connect::connect;
 use crate::transfers::{Route, live};
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Give quota that a namespace does not use back to the namespace above it
 ///
@@ -34,6 +34,7 @@ pub(crate) struct GiveBackArgs {
 pub(crate) async fn run(args: &GiveBackArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let amount = args.request.amount()?;
     let client = connect(connection, io).await?.client;
-    let route = Route::to_parent(&live::source(&client, &args.source).await?)?;
+    let reading = Box::pin(live::source(&client, &args.source));
+    let route = Route::to_parent(&with_progress("reading the namespace", io, reading).await??)?;
     ask(&client, &route, (&amount, &args.reason), &args.request, io).await
 }

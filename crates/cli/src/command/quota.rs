@@ -58,7 +58,8 @@ type Row = (ResourceName, Vec<QuotaSource>);
 pub(crate) async fn run(args: &QuotaArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let name = &args.namespace;
     let client = connect(connection, io).await?.client;
-    let path = transfers::live::source(&client, name).await?;
+    let reading = Box::pin(transfers::live::source(&client, name));
+    let path = with_progress("reading the namespace", io, reading).await??;
     let (top, snapshot) = with_progress("reading the tree", io, visible(&client, &path)).await??;
     for warning in &snapshot.warnings {
         io.print_note(&format!("warning: {warning}"))?;

@@ -9,7 +9,7 @@ use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
 use crate::connect::connect;
 use crate::facts::{Manager, NamespaceRecord};
 use crate::write::{Edit, change, dry_run_suffix, managers_in, only, resource_name};
-use crate::{Exit, Io, live, namespace_record};
+use crate::{Exit, Io, live, namespace_record, with_progress};
 
 /// Arm a manager that has fired: it may fire once more
 ///
@@ -31,10 +31,15 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
     let target = if let Some(name) = name.clone() {
         Target { namespace: namespace.clone(), name }
     } else {
-        let managers = managers_in(&client, namespace).await?;
-        // Who may not read records is asked for a manager.
-        if managers.is_empty() && live::record(&client, namespace).await.is_ok_and(|record| record.is_some())
-        {
+        let reading = async {
+            let managers = managers_in(&client, namespace).await?;
+            // Who may not read records is asked for a manager.
+            let recorded = managers.is_empty()
+                && live::record(&client, namespace).await.is_ok_and(|found| found.is_some());
+            anyhow::Ok((managers, recorded))
+        };
+        let (managers, recorded) = with_progress("reading the managers", io, Box::pin(reading)).await??;
+        if recorded {
             return of_record(args, &client, namespace, io).await;
         }
         only(namespace.clone(), &managers)?

@@ -17,7 +17,7 @@ use crate::transfers::{
 };
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Transfer quota that a namespace does not use to another namespace of its tree
 ///
@@ -102,7 +102,8 @@ pub(crate) async fn run(args: &TransferArgs, connection: &ConnectionArgs, io: &m
     };
     let amount = args.request.amount()?;
     let client = connect(connection, io).await?.client;
-    let route = live::route(&client, &new.source, &new.to, new.through.as_deref()).await?;
+    let reading = Box::pin(live::route(&client, &new.source, &new.to, new.through.as_deref()));
+    let route = with_progress("reading the namespaces", io, reading).await??;
     ask(&client, &route, (&amount, &new.reason), &args.request, io).await
 }
 
@@ -122,12 +123,14 @@ pub(super) async fn ask(
     io: &mut Io<'_>,
 ) -> Result<Exit> {
     let dry_run = args.write.dry_run;
-    let (requester, approval) = live::approval(client, route).await?;
+    let asking = Box::pin(live::approval(client, route));
+    let (requester, approval) = with_progress("asking who you are", io, asking).await??;
     let spec = spec(route, amount, reason, (&requester, &approval));
     let (source, to) = (route.source(), route.to());
     // The same request sent again makes no second transfer.
     let name = args.name.clone().unwrap_or_else(|| format!("to-{to}-{}", io.now.strftime("%Y%m%d-%H%M%S")));
-    live::create(client, route, &name, &spec, dry_run).await?;
+    let creating = Box::pin(live::create(client, route, &name, &spec, dry_run));
+    with_progress("creating the transfer", io, creating).await??;
     let shown = resource_name(&name);
     let created = format!("{shown} created{}: {amount} from {source} to {to}", dry_run_suffix(dry_run));
     if dry_run {
@@ -150,7 +153,8 @@ async fn forecast(
     approval: &TransferApproval,
     io: &mut Io<'_>,
 ) -> Result<Exit> {
-    let quota = live::quota(client, route.source()).await;
+    let reading = Box::pin(live::quota(client, route.source()));
+    let quota = with_progress("reading the quota", io, reading).await?;
     let free = match &quota {
         Ok(quota) => free(amount, quota).to_string(),
         Err(_) => "not known".to_owned(),

@@ -19,7 +19,7 @@ use crate::facts::{Manager, NamespaceRecord};
 use crate::namespace_record::record_of;
 use crate::print::count;
 use crate::write::{Edit, change, dry_run_suffix, existing, resource_name};
-use crate::{Exit, Io, live, namespace_record, wait};
+use crate::{Exit, Io, live, namespace_record, wait, with_progress};
 
 /// Wake workloads that were scaled down
 ///
@@ -49,37 +49,51 @@ pub(crate) struct WakeArgs {
 pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
     let namespace = &args.target.namespace;
-    let names = if let Some(name) = &args.target.name {
-        vec![name.clone()]
-    } else {
-        let managers = live::managers(&client, Some(namespace), None).await?;
-        managers
-            .iter()
-            .filter(|m| !m.status.steps.scaled_down.is_empty())
-            .map(|m| m.name().to_owned())
-            .collect()
-    };
-    let (mut worst, mut unknown) = (Exit::Ok, None);
-    let recorded = if args.target.name.is_none() { live::record(&client, namespace).await } else { Ok(None) };
-    let recorded = recorded.unwrap_or_else(|error| {
-        // Not every tenant may read it, and what managers have scaled down can be woken all the same.
-        unknown = Some(format!("note: what cluster managers have scaled down is not known: {error:#}"));
-        None
-    });
+    let reading = Box::pin(scaled_down(&client, &args.target));
+    let ToWake { managers, by_cluster_manager, unknown } =
+        with_progress("reading what is scaled down", io, reading).await??;
     if let Some(note) = unknown {
         io.print_note(&note)?;
     }
-    let recorded = recorded.filter(|record| !record.status.steps.scaled_down.is_empty());
-    if recorded.is_some() {
+    let mut worst = Exit::Ok;
+    if by_cluster_manager {
         worst = worst.max(of_record(args, &client, namespace, io).await?);
-    } else if names.is_empty() {
+    } else if managers.is_empty() {
         writeln!(io.screen(), "nothing is scaled down in namespace {namespace}")?;
     }
-    for name in names {
+    for name in managers {
         let target = Target { namespace: namespace.clone(), name };
         worst = worst.max(one(args, &client, &target, io).await?);
     }
     Ok(worst)
+}
+
+/// What there is to wake.
+struct ToWake {
+    /// The managers that have scaled something down, or the one that is meant.
+    managers: Vec<String>,
+    by_cluster_manager: bool,
+    /// Why it is not known whether a cluster manager has.
+    unknown: Option<String>,
+}
+
+async fn scaled_down(client: &Client, target: &NamespaceOrManager) -> Result<ToWake> {
+    let NamespaceOrManager { namespace, name } = target;
+    if let Some(name) = name {
+        return Ok(ToWake { managers: vec![name.clone()], by_cluster_manager: false, unknown: None });
+    }
+    let managers = live::managers(client, Some(namespace), None).await?;
+    let managers = managers.iter().filter(|m| !m.status.steps.scaled_down.is_empty());
+    let managers = managers.map(|m| m.name().to_owned()).collect();
+    let (record, unknown) = match live::record(client, namespace).await {
+        Ok(record) => (record, None),
+        // Not every tenant may read it, and what managers have scaled down can be woken all the same.
+        Err(error) => {
+            (None, Some(format!("note: what cluster managers have scaled down is not known: {error:#}")))
+        }
+    };
+    let by_cluster_manager = record.is_some_and(|record| !record.status.steps.scaled_down.is_empty());
+    Ok(ToWake { managers, by_cluster_manager, unknown })
 }
 
 /// What was scaled down by a cluster manager's policies.
@@ -182,7 +196,8 @@ impl Woken {
             let (steps, next) = steps().await?;
             bail!("{}", still_scaled_down(&steps, next.as_ref(), target, args.timeout));
         }
-        let left = skipped_workloads(client, kind, (namespace, object), io.now).await;
+        let reading = Box::pin(skipped_workloads(client, kind, (namespace, object), io.now));
+        let left = with_progress("reading the Events", io, reading).await?;
         writeln!(io.screen(), "{name} awake")?;
         for workload in scaled_down {
             writeln!(io.screen(), "  {}", describe(workload, left.as_deref()))?;

@@ -12,7 +12,7 @@ use crate::args::{ArgumentError, ConnectionArgs, NamespaceOrManager, Target, Wri
 use crate::connect::connect;
 use crate::transfers::{QuotaTransfer, live, resource_name, settled, state};
 use crate::write::{MAX_ATTEMPTS, dry_run_suffix, merge, overtaken, user_name};
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Approve a transfer of quota that somebody asked for
 ///
@@ -48,7 +48,8 @@ pub(super) async fn run(args: &ApproveArgs, connection: &ConnectionArgs, io: &mu
     let api = live::transfers(&client, namespace);
     let (mut shown, resource) = (false, resource_name(name));
     for _ in 0..MAX_ATTEMPTS {
-        let transfer = live::existing(&client, namespace, name).await?;
+        let reading = Box::pin(live::existing(&client, namespace, name));
+        let transfer = with_progress("reading the transfer", io, reading).await??;
         let spec = transfer.spec.as_ref().map_err(|error| anyhow!("{what}: {error}"))?;
         // Nothing of that changes while it is there.
         if !std::mem::replace(&mut shown, true) {
@@ -64,9 +65,11 @@ pub(super) async fn run(args: &ApproveArgs, connection: &ConnectionArgs, io: &mu
         if transfer.meta.deletion_timestamp.is_some() {
             bail!("{what} is being deleted: create another one");
         }
-        let user = user_name(&client, "spec.approvedBy").await?;
+        let asking = Box::pin(user_name(&client, "spec.approvedBy"));
+        let user = with_progress("asking who you are", io, asking).await??;
         let approved = json!({ "approvedBy": user });
-        if merge(&api, &what, &transfer.meta, &approved, args.write.dry_run).await? {
+        let changing = Box::pin(merge(&api, &what, &transfer.meta, &approved, args.write.dry_run));
+        if with_progress("changing the transfer", io, changing).await?? {
             writeln!(io.screen(), "{resource} approved by {user}{}", dry_run_suffix(args.write.dry_run))?;
             return Ok(Exit::Ok);
         }

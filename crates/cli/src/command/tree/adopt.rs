@@ -18,7 +18,7 @@ use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::{code, connect, failed};
 use crate::trees::{Subnamespace, subnamespace};
 use crate::write::{FIELD_MANAGER, MAX_ATTEMPTS, dry_run_suffix, overtaken};
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Adopt an existing namespace into a tree
 ///
@@ -48,20 +48,23 @@ pub(super) async fn run(args: &AdoptArgs, connection: &ConnectionArgs, io: &mut 
     let Target { namespace: parent, name } = &args.target;
     let mut shown = false;
     for _ in 0..MAX_ATTEMPTS {
-        let Some(object) = subnamespace(&client, &args.target).await? else {
+        let reading = Box::pin(subnamespace(&client, &args.target));
+        let Some(object) = with_progress("reading the Subnamespace", io, reading).await?? else {
             bail!(
                 "there is no Subnamespace {}: create it first, with the quota that namespace {name} is to have",
                 args.target
             );
         };
-        let namespace = read_namespace(&client, name).await?;
+        let reading = Box::pin(read_namespace(&client, name));
+        let namespace = with_progress("reading the namespace", io, reading).await??;
         let uid = object.meta.uid.as_deref().unwrap_or_default();
         if namespace.labels().get(LABEL_SUBNAMESPACE).is_some_and(|creator| creator == uid) {
             writeln!(io.screen(), "namespace/{name} belongs to Subnamespace {} already", args.target)?;
             return Ok(Exit::Ok);
         }
         may_be_adopted(&args.target, &object, &namespace)?;
-        quota_is_free(&client, name).await?;
+        let reading = Box::pin(quota_is_free(&client, name));
+        with_progress("reading the quota", io, reading).await??;
         if !std::mem::replace(&mut shown, true) {
             let spec =
                 object.spec.as_ref().map_err(|error| anyhow!("Subnamespace {}: {error}", args.target))?;
@@ -79,7 +82,8 @@ pub(super) async fn run(args: &AdoptArgs, connection: &ConnectionArgs, io: &mut 
             writeln!(io.screen(), "namespace {name} will be below namespace {parent}, limited to {quota}")?;
             writeln!(io.screen(), "it will be deleted with Subnamespace {}", args.target)?;
         }
-        if mark(&client, &namespace, parent, uid, args.write.dry_run).await? {
+        let marking = Box::pin(mark(&client, &namespace, parent, uid, args.write.dry_run));
+        if with_progress("changing the namespace", io, marking).await?? {
             writeln!(io.screen(), "namespace/{name} adopted{}", dry_run_suffix(args.write.dry_run))?;
             return Ok(Exit::Ok);
         }

@@ -59,7 +59,8 @@ pub(super) async fn run(args: &DeleteArgs, connection: &ConnectionArgs, io: &mut
     let until = args.cascade.map(|time| ahead(io.now, time));
     let client = connect(connection, io).await?.client;
     let (target, dry_run) = (&args.target, args.write.dry_run);
-    let Some(object) = subnamespace(&client, target).await? else {
+    let reading = Box::pin(subnamespace(&client, target));
+    let Some(object) = with_progress("reading the Subnamespace", io, reading).await?? else {
         bail!(
             "there is no Subnamespace {target}: `coppice tree {}` shows those that there are",
             target.namespace
@@ -80,12 +81,16 @@ pub(super) async fn run(args: &DeleteArgs, connection: &ConnectionArgs, io: &mut
         return Ok(Exit::Attention);
     }
     let until = until.filter(|_| below > 0);
-    if let Some(until) = until {
-        consent(&client, &object, until, dry_run).await?;
-    }
-    if !dry_run && !going {
-        delete(&client, &object).await?;
-    }
+    let deleting = async {
+        if let Some(until) = until {
+            consent(&client, &object, until, dry_run).await?;
+        }
+        if !dry_run && !going {
+            delete(&client, &object).await?;
+        }
+        anyhow::Ok(())
+    };
+    with_progress("deleting the Subnamespace", io, Box::pin(deleting)).await??;
     let shown = format!("subnamespace.coppice.dev/{}", target.name);
     let with = until.map_or_else(String::new, |until| format!(", with all below it until {until}"));
     writeln!(io.screen(), "{shown} is being deleted{with}{}", dry_run_suffix(dry_run))?;

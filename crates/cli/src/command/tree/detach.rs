@@ -41,7 +41,8 @@ pub(super) struct DetachArgs {
 pub(super) async fn run(args: &DetachArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
     let (name, dry_run) = (&args.name, args.write.dry_run);
-    let Some(tree) = read(&client, name).await? else {
+    let reading = Box::pin(read(&client, name));
+    let Some(tree) = with_progress("reading the tree", io, reading).await?? else {
         bail!("there is no NamespaceTree {name}: `kubectl get nstree` shows those that there are");
     };
     let going = tree.metadata.deletion_timestamp.is_some();
@@ -54,10 +55,14 @@ pub(super) async fn run(args: &DetachArgs, connection: &ConnectionArgs, io: &mut
         node.walk("", &mut |node, _| table.row(vec![node.namespace.clone().into(), keeps(node).into()]));
     }
     table.write(&mut io.screen(), true)?;
-    let tree = allow(&client, &tree, dry_run).await?;
-    if !dry_run && !going {
-        delete(&client, &tree).await?;
-    }
+    let changing = async {
+        let tree = allow(&client, &tree, dry_run).await?;
+        if !dry_run && !going {
+            delete(&client, &tree).await?;
+        }
+        anyhow::Ok(tree)
+    };
+    let tree = with_progress("changing the tree", io, Box::pin(changing)).await??;
     let shown = format!("namespacetree.coppice.dev/{name}");
     writeln!(io.screen(), "{shown} is being detached{}", dry_run_suffix(dry_run))?;
     let Some(most) = args.wait.most.filter(|_| !dry_run) else { return Ok(Exit::Ok) };
