@@ -110,6 +110,23 @@ fn on_pages_for_users_a_capital_letter_is_no_type() {
 }
 
 #[test]
+fn pages_beside_what_they_describe_are_read_as_well() {
+    let page = "verification/bench/peer/README.md";
+    assert_eq!(findings(page, "[a](../../../docs/kinds/other.md) `crates/b/`"), [""; 0]);
+    assert_eq!(
+        findings(page, "[a](../../docs/kinds/other.md)\n`gone.rs`"),
+        [
+            format!(
+                "{page}:1: ../../docs/kinds/other.md: there is no verification/docs/kinds/other.md: correct the link"
+            ),
+            format!(
+                "{page}:2: `gone.rs` is no file or folder of this repository: write the path that it has now"
+            ),
+        ]
+    );
+}
+
+#[test]
 fn links_lead_to_files_and_headings() {
     good(
         "# A page\n[a](kinds/other.md#other-page) [b](#a-page) [c](../deploy) [d](https://x.example/y) [e](..)",
