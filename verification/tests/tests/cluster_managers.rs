@@ -83,6 +83,9 @@ fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
         test_cluster.apply(held).await?;
 
         test_cluster.apply(MANAGER).await?;
+        for until in ["--for=condition=Accepted", "--for=condition=Ready"] {
+            test_cluster.kubectl(ADMIN, &["wait", "cnsman/ci", until, "--timeout=300s"]).await?;
+        }
         let is_due = |status: &Value| status["phase"] == "Stale" && status["next"]["reason"] == "Observing";
         let observed = record(test_cluster, "cluster-due", "that it would be deleted", is_due).await?;
         let next = &observed["status"]["next"];

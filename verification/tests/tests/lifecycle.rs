@@ -172,8 +172,11 @@ fn scale_down_remembers_and_wake_gives_back_exactly() -> Test {
             )
             .await?;
         // As a script does.
-        let wait = ["wait", "-n", "scale", "nsman/m", "--for=condition=Fired", "--timeout=300s"];
-        test_cluster.kubectl(ADMIN, &wait).await?;
+        for type_ in ["Accepted", "Fired", "Ready"] {
+            let until = format!("--for=condition={type_}");
+            let wait = ["wait", "-n", "scale", "nsman/m", &until, "--timeout=300s"];
+            test_cluster.kubectl(ADMIN, &wait).await?;
+        }
         let manager = test_cluster.phase("scale", "m", "Fired").await?;
         let conditions =
             ["Accepted", "Fired", "Ready"].map(|type_| condition(&manager, type_)["reason"].clone());
