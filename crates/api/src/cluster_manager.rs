@@ -494,7 +494,7 @@ pub struct DueCounts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub policies: Vec<PolicyDue>,
-    /// The first ten of them, by name.
+    /// The first ten of them, by name. Atomic: they are those of one count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
     pub sample: Vec<String>,

@@ -313,17 +313,18 @@ pub struct GovernorStatus {
     /// What stops their steps, and since when; absent while steps are allowed; brought up to date once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
-    /// Steps reserved for managers and cluster managers in the last hour, oldest first, those of one instant together.
+    /// Steps reserved for managers and cluster managers in the last hour, oldest first, those of one instant together. Atomic, since their
+    /// order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,
     /// The same for what trees of namespaces have in common, whose hourly share is their own: where a namespace is deleted with all
-    /// below it.
+    /// below it. Atomic, since their order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub tree_reservations: Vec<ReservationEntry>,
     /// The budget of each tree of namespaces, by its name: what its users delete one by one. A tree of which nothing was reserved in
-    /// the last hour is left out.
+    /// the last hour is left out. Atomic: who reserves writes the whole ledger that was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
     pub tree_budgets: Vec<TreeBudget>,
@@ -336,7 +337,7 @@ pub struct TreeBudget {
     /// The name of its NamespaceTree.
     #[schemars(length(max = 253))]
     pub tree: String,
-    /// Steps reserved for it in the last hour, oldest first, those of one instant together.
+    /// Steps reserved for it in the last hour, oldest first, those of one instant together. Atomic, since their order counts.
     #[serde(default)]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,

@@ -96,7 +96,7 @@ pub struct DeletedNamespaceStatus {
     pub deleted_at: Option<Timestamp>,
     /// What its owner is notified of, and what is known of the delivery.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub notices: Vec<MessageDelivery>,
 }
 

@@ -40,7 +40,7 @@ pub struct HealthSpec {
     #[serde(default)]
     #[schemars(default)]
     pub failure_budget: FailureBudget,
-    /// Failures to ignore. Default: none, so that no failure is overlooked.
+    /// Failures to ignore. Default: none, so that no failure is overlooked. Atomic, since rules have no names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub ignore: Vec<IgnoreRule>,
@@ -283,7 +283,8 @@ pub struct HealthRecord {
     /// What was spent of the failure budget before `unstableSince`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<SpentBudget>,
-    /// Workloads with fewer pods than their spec asks for, that have not failed for it yet: the first sixteen.
+    /// Workloads with fewer pods than their spec asks for, that have not failed for it yet: the first sixteen. Atomic: they are those of
+    /// one look at the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub short: Vec<ShortWorkload>,

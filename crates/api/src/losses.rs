@@ -15,23 +15,23 @@ const MAX_NAMED: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Losses {
-    /// The volumes that are bound, by claim: the first sixteen.
+    /// The volumes that are bound, by claim: the first sixteen. Atomic: they are those of one look at the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub volumes: Vec<LostVolume>,
-    /// The Services of type `LoadBalancer`, by name: the first sixteen.
+    /// The Services of type `LoadBalancer`, by name: the first sixteen. Atomic: they are those of one look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub load_balancers: Vec<LostLoadBalancer>,
     /// Finalizers that are not Kubernetes' own: the namespace stays `Terminating` until their owners have removed them. Those
-    /// of the namespace, its claims and its Services: the first sixteen.
+    /// of the namespace, its claims and its Services: the first sixteen. Atomic: they are those of one look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub finalizers: Vec<ForeignFinalizer>,
     /// How many volumes, load balancers and finalizers there are besides; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<u32>,
-    /// What of this could not be read, and why.
+    /// What of this could not be read, and why. Atomic: it is what one look has left open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 1024)), extend("x-kubernetes-list-type" = "atomic"))]
     pub unknown: Vec<String>,
@@ -64,7 +64,7 @@ pub struct LostLoadBalancer {
     /// The name of the Service.
     #[schemars(length(max = 253))]
     pub service: String,
-    /// Its addresses or host names: the first four.
+    /// Its addresses or host names: the first four. Atomic, since their order is that of the Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(length(max = 253)), extend("x-kubernetes-list-type" = "atomic"))]
     pub addresses: Vec<String>,

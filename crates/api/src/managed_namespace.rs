@@ -138,11 +138,11 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub phase_since: Option<Timestamp>,
-    /// The phases before this one, the latest first: the last ten.
+    /// The phases before this one, the latest first: the last ten. Atomic, since their order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub past_phases: Vec<PastPhase>,
-    /// What is failing, by kind and name: the first sixteen.
+    /// What is failing, by kind and name: the first sixteen. Atomic: it is what one look at the namespace has found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub failing: Vec<FailingObject>,
@@ -178,7 +178,8 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub expires_at: Option<Timestamp>,
-    /// How that date has changed, the latest first: the last ten. The first date is among it where an extension made it.
+    /// How that date has changed, the latest first: the last ten. The first date is among it where an extension made it. Atomic, since
+    /// their order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub expiry_changes: Vec<ExpiryChange>,
@@ -205,7 +206,8 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
     pub would_have_acted: Vec<WouldHaveActed>,
-    /// The same of cluster managers that do not govern the namespace any more, which count it; the latest first: the last ten.
+    /// The same of cluster managers that do not govern the namespace any more, which count it; the latest first: the last ten. Atomic,
+    /// since their order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub observed_before: Vec<ObservedBefore>,

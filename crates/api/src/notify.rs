@@ -285,18 +285,19 @@ pub struct DeletionNotification {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub expires_at: Option<Timestamp>,
-    /// Where to read more, as its annotations had it.
+    /// Where to read more, as its annotations had it. Atomic, since it is written once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "atomic"))]
     pub links: Vec<MessageLink>,
     /// When it is sent, as the cluster manager had it; absent for at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_hours: Option<WorkingHours>,
-    /// One for each channel.
+    /// One for each channel. Atomic, since it is written once.
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
     pub messages: Vec<NotificationMessage>,
     /// Messages about the namespace that were still to be delivered by these channels when its deletion was decided, and are superseded by
-    /// `Deleted`: they are not sent any more, since that says what came of it. Default: none.
+    /// `Deleted`: they are not sent any more, since that says what came of it. Default: none,
+    /// where all were delivered. Atomic, since it is written once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub superseded: Vec<SupersededMessage>,

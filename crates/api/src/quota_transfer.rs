@@ -149,7 +149,7 @@ pub struct QuotaTransferStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 4096))]
     pub amount: String,
-    /// The namespaces from the source to the target, from when the transfer has begun.
+    /// The namespaces from the source to the target, from when the transfer has begun. Atomic, since their order counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_STOPS), extend("x-kubernetes-list-type" = "atomic"))]
     pub path: Vec<TransferStop>,

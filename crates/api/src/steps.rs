@@ -28,7 +28,8 @@ pub struct Steps {
     /// The last completed firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_firing: Option<Firing>,
-    /// Workloads that were scaled down and not woken since, with the replicas they had.
+    /// Workloads that were scaled down and not woken since, with the replicas they had. Atomic, since `managedFields` would have each of up
+    /// to 4,096 entries again.
     #[serde(default, skip_serializing_if = "ScaledDown::is_empty")]
     #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
     pub scaled_down: ScaledDown,

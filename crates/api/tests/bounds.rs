@@ -60,34 +60,52 @@ fn every_text_key_list_and_map_has_a_bound() {
     assert!(seen > 150, "{seen}");
 }
 
-/// Lists that do not say how server-side apply merges what several writers have.
-fn unmerged(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>, seen: &mut usize) {
+/// The lists in a schema, each with its path.
+fn lists<'a>(schema: &'a JSONSchemaProps, path: &str, found: &mut Vec<(String, &'a JSONSchemaProps)>) {
     if schema.type_.as_deref() == Some("array") {
-        *seen += 1;
-        if schema.x_kubernetes_list_type.is_none() {
-            found.push(path.to_owned());
-        }
+        found.push((path.to_owned(), schema));
     }
     if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
-        unmerged(item, &format!("{path}[]"), found, seen);
+        lists(item, &format!("{path}[]"), found);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(child)) = &schema.additional_properties {
-        unmerged(child, &format!("{path}[*]"), found, seen);
+        lists(child, &format!("{path}[*]"), found);
     }
     for (name, child) in schema.properties.iter().flatten() {
-        unmerged(child, &format!("{path}.{name}"), found, seen);
+        lists(child, &format!("{path}.{name}"), found);
     }
 }
 
+/// How server-side apply merges what several writers have.
 #[test]
 fn every_list_of_a_status_has_a_list_type() {
-    let (mut found, mut seen) = (Vec::new(), 0);
-    for (kind, schema) in schemas() {
-        let Some(status) = schema.properties.as_ref().and_then(|fields| fields.get("status")) else {
-            continue;
-        };
-        unmerged(status, &format!("{kind}.status"), &mut found, &mut seen);
+    let schemas = schemas();
+    let mut found = Vec::new();
+    for (kind, schema) in &schemas {
+        if let Some(status) = schema.properties.as_ref().and_then(|fields| fields.get("status")) {
+            lists(status, &format!("{kind}.status"), &mut found);
+        }
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
-    assert!(seen > 20, "{seen}");
+    let without = found.iter().filter(|(_, list)| list.x_kubernetes_list_type.is_none());
+    let without: Vec<_> = without.map(|(path, _)| path.as_str()).collect();
+    assert!(without.is_empty(), "{}", without.join("\n"));
+    assert!(found.len() > 20, "{}", found.len());
+}
+
+#[test]
+fn every_atomic_list_says_why_it_is_atomic() {
+    let schemas = schemas();
+    let mut found = Vec::new();
+    for (kind, schema) in &schemas {
+        lists(schema, kind, &mut found);
+    }
+    found.retain(|(_, list)| list.x_kubernetes_list_type.as_deref() == Some("atomic"));
+    let says = |list: &JSONSchemaProps| {
+        let text = list.description.as_deref().unwrap_or_default();
+        text.contains("Atomic: ") || text.contains("Atomic, ")
+    };
+    let silent: Vec<_> =
+        found.iter().filter(|(_, list)| !says(list)).map(|(path, _)| path.as_str()).collect();
+    assert!(silent.is_empty(), "write \"Atomic, since ...\":\n{}", silent.join("\n"));
+    assert!(found.len() > 20, "{}", found.len());
 }
