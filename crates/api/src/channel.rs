@@ -36,7 +36,7 @@ pub struct WebhookChannel {
     #[schemars(schema_with = "schema::receiver_url")]
     pub url: String,
     /// The HTTP proxy through which it is reached, such as `http://proxy.example.org:3128`. It resolves the host of `url`, so that
-    /// the address is not checked. Default: none.
+    /// the address is not checked. Default: none, so that it is checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::proxy_url")]
     pub proxy: Option<String>,
@@ -68,7 +68,8 @@ pub struct SlackChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::api_url")]
     pub api_url: Option<String>,
-    /// The HTTP proxy through which it is reached, such as `http://proxy.example.org:3128`. Default: none.
+    /// The HTTP proxy through which it is reached, such as `http://proxy.example.org:3128`. Default: none, for clusters that
+    /// reach Slack directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::proxy_url")]
     pub proxy: Option<String>,
@@ -106,11 +107,11 @@ pub struct EmailChannel {
         regex(pattern = r"^([^<>@\s]+@[^<>@\s]+|[^<>@]* ?<[^<>@\s]+@[^<>@\s]+>)$")
     )]
     pub from: String,
-    /// The file with the name to log in with. Default: no login.
+    /// The file with the name to log in with. Default: no login, for servers that know their senders by their addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub username_file: Option<String>,
-    /// The file with the password. Default: no login.
+    /// The file with the password. Default: no login, as without a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub password_file: Option<String>,
@@ -119,7 +120,8 @@ pub struct EmailChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub ca_file: Option<String>,
-    /// The domains that mail is sent to, with those below them: anyone who may annotate a namespace names its owner. Default: every domain.
+    /// The domains that mail is sent to, with those below them: anyone who may annotate a namespace names its owner. Default:
+    /// every domain, since only the platform knows where owners have their mail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 64),
@@ -167,7 +169,7 @@ pub enum EmailTls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessagesSpec {
-    /// How messages name this cluster, such as `prod-eu`. Default: they do not.
+    /// How messages name this cluster, such as `prod-eu`. Default: they do not, since only the platform knows its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub cluster: Option<String>,

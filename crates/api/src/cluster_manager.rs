@@ -90,7 +90,7 @@ pub struct ClusterNamespaceManagerSpec {
     #[serde(default)]
     pub suspend: bool,
     /// Consent to act upon more namespaces than the hourly budget. Needed where a spec makes so many due at once: by its switch to
-    /// `Enforce`, a wider selector or a shorter ttl. Default: none.
+    /// `Enforce`, a wider selector or a shorter ttl. Default: none, so that nobody acts upon so many by mistake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Of several managers that select a namespace, and of which all enforce or all observe, the one with the highest
@@ -117,7 +117,8 @@ pub struct ClusterNamespaceManagerSpec {
     /// compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityKeys>,
-    /// When a namespace is `Superseded` by a later one for the same merge request, branch or commit. Default: never.
+    /// When a namespace is `Superseded` by a later one for the same merge request, branch or commit. Default: never, since only
+    /// a platform knows whether a later namespace replaces an older one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersede: Option<Supersede>,
     /// How namespaces say who owns them: records, lists and metrics show it, and `notify` notifies them. By itself it decides
@@ -195,22 +196,23 @@ pub struct Approval {
 }]))]
 pub struct NamespaceSelector {
     /// Names, or globs over the whole name, of which one must match: `ci-*` matches `ci-42` and never `cilium-secrets`.
-    /// Default: any name.
+    /// Default: any name, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name_globs")]
     pub names: Option<Vec<String>>,
-    /// Names, or globs over the whole name, of which none may match. Default: none.
+    /// Names, or globs over the whole name, of which none may match. Default: none, so that nothing that is selected is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name_globs")]
     pub exclude: Option<Vec<String>>,
-    /// Labels of the namespace. Default: any.
+    /// Labels of the namespace. Default: any, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Selector>,
-    /// Annotations of the namespace, all of which it must have. Default: any.
+    /// Annotations of the namespace, all of which it must have. Default: any, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub annotations: Option<Vec<AnnotationRequirement>>,
-    /// Alternatives, of which one must hold, besides every other part. Default: none is needed.
+    /// Alternatives, of which one must hold, besides every other part. Default: none is needed, since most selectors have one
+    /// way to say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8))]
     pub any_of: Option<Vec<SelectorAlternative>>,
@@ -224,18 +226,18 @@ pub struct NamespaceSelector {
     "message": "select by names, labels or annotations in every entry of anyOf (exclude alone would select every other namespace): write one of them, or leave the entry out"
 }]))]
 pub struct SelectorAlternative {
-    /// Names, or globs over the whole name, of which one must match. Default: any name.
+    /// Names, or globs over the whole name, of which one must match. Default: any name, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name_globs")]
     pub names: Option<Vec<String>>,
-    /// Names, or globs over the whole name, of which none may match. Default: none.
+    /// Names, or globs over the whole name, of which none may match. Default: none, so that nothing that is selected is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name_globs")]
     pub exclude: Option<Vec<String>>,
-    /// Labels of the namespace. Default: any.
+    /// Labels of the namespace. Default: any, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Selector>,
-    /// Annotations of the namespace, all of which it must have. Default: any.
+    /// Annotations of the namespace, all of which it must have. Default: any, so that another part can select alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub annotations: Option<Vec<AnnotationRequirement>>,
@@ -251,7 +253,7 @@ pub struct AnnotationRequirement {
     /// The annotation's key.
     #[schemars(schema_with = "schema::annotation_key")]
     pub key: String,
-    /// The value that it must have. Default: any, also an empty one.
+    /// The value that it must have. Default: any, also an empty one, since most often its presence alone says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = MAX_ANNOTATION_VALUE))]
     pub value: Option<String>,

@@ -45,17 +45,18 @@ pub struct CoppiceConfigSpec {
     #[serde(default)]
     pub protected: Protected,
     /// The budget of destructive steps, and the breaker. What users delete one by one in a tree of namespaces has the same limits for each
-    /// tree by itself. Default: each field's own.
+    /// tree by itself. Default: each field's own, so that every limit can be set alone.
     #[serde(default)]
     pub governor: GovernorSpec,
     /// What tenants may ask for. Default: each field's own, so that every limit can be set alone.
     #[serde(default)]
     pub tenants: Tenants,
-    /// The channels by which cluster managers notify owners (`spec.notify.channels`). Default: none.
+    /// The channels by which cluster managers notify owners (`spec.notify.channels`). Default: none, since only the platform
+    /// knows what there is to send by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub channels: Vec<Channel>,
-    /// The texts of messages by mail and in Slack. Default: the built-in ones.
+    /// The texts of messages by mail and in Slack. Default: the built-in ones, so that every message says what is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessagesSpec>,
 }
@@ -65,7 +66,8 @@ pub struct CoppiceConfigSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Protected {
-    /// Names or globs over the whole name: `prod-*` matches `prod-eu`, not `preprod-eu`. Default: none.
+    /// Names or globs over the whole name: `prod-*` matches `prod-eu`, not `preprod-eu`. Default: none, since only the platform
+    /// knows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)), extend("x-kubernetes-validations" = [{
         "rule": "self.all(name, name.matches('^[a-z0-9*-]+$'))",

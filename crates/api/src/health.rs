@@ -137,15 +137,15 @@ const fn budget() -> Duration {
     "message": "write kind, name or reason: a rule without any would ignore every failure"
 }]))]
 pub struct IgnoreRule {
-    /// The kind, as `status.failing` shows it, such as `Deployment`. Default: any.
+    /// The kind, as `status.failing` shows it, such as `Deployment`. Default: any, so that a rule can be about names or reasons alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub kind: Option<String>,
-    /// The name, or a glob over the whole name. Default: any.
+    /// The name, or a glob over the whole name. Default: any, so that a rule can be about kinds or reasons alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
-    /// The reason. Default: any.
+    /// The reason. Default: any, so that a rule can be about kinds or names alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HealthReason")]
     pub reason: Option<HealthReason>,

@@ -25,18 +25,18 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub max_hold: Option<Duration>,
-    /// `NamespaceManagers` announce a deletion for so long at least. Default: no limit. `minNotice`, `tenantActions` and
-    /// `webhookHosts` count while this manager enforces.
+    /// `NamespaceManagers` announce a deletion for so long at least. Default: no limit, so that their authors decide.
+    /// `minNotice`, `tenantActions` and `webhookHosts` count while this manager enforces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub min_notice: Option<Duration>,
     /// The actions that `NamespaceManagers` may use, of those that `CoppiceConfig` permits; `[]` permits none. Default: all of
-    /// those.
+    /// those, so that `CoppiceConfig` alone counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
     pub tenant_actions: Option<Vec<TenantAction>>,
     /// Where webhooks of `NamespaceManagers` may go, of where `CoppiceConfig` permits, written as there; `[]` permits nothing.
-    /// Default: all of that.
+    /// Default: all of that, so that `CoppiceConfig` alone counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::webhook_hosts")]
     pub webhook_hosts: Option<Vec<String>>,

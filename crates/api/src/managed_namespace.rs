@@ -61,7 +61,7 @@ use crate::steps::Steps;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedNamespaceSpec {
-    /// No policy of a cluster manager acts until the hold ends. Default: no hold.
+    /// No policy of a cluster manager acts until the hold ends. Default: no hold, so that policies act in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<RecordHold>,
     /// The namespace does not become `Stale` before this instant, and no policy's ttl is over. Default: none, so that the ttl's own
@@ -88,7 +88,7 @@ pub struct RecordHold {
     /// When the hold ends.
     #[schemars(schema_with = "schema::instant")]
     pub until: Timestamp,
-    /// Why, for people. Default: none.
+    /// Why, for people. Default: none, since it decides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub reason: Option<String>,

@@ -67,7 +67,7 @@ pub struct NamespaceManagerSpec {
         "message": schema::TOO_MANY_SELECTOR_TERMS
     }]))]
     pub policies: Vec<Policy>,
-    /// No policy fires until the hold ends. Default: no hold.
+    /// No policy fires until the hold ends. Default: no hold, so that policies fire in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
     /// No ttl fires before this instant. Default: none, so that the ttl's own date counts.
@@ -241,15 +241,16 @@ pub struct ScaleDown {
     "message": "kind must be Deployment, StatefulSet, ReplicaSet or CronJob; a further kind with a scale subresource needs its apiVersion, and the installation must list it"
 }]))]
 pub struct WorkloadSelector {
-    /// The kind's group and version. Default: that of Deployment, `StatefulSet`, `ReplicaSet` or `CronJob`; other kinds
-    /// need it.
+    /// The kind's group and version. Default: that of Deployment, `StatefulSet`, `ReplicaSet` or `CronJob`, since these are
+    /// known; other kinds need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub api_version: Option<String>,
     /// The kind. A `CronJob` is suspended instead of scaled.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// Selects by the labels of the workload object itself. Default: every object of the kind.
+    /// Selects by the labels of the workload object itself. Default: every object of the kind, so that none that keeps pods
+    /// running is overlooked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
 }
@@ -287,7 +288,7 @@ pub struct Hold {
     /// When the hold ends.
     #[schemars(schema_with = "schema::instant")]
     pub until: Timestamp,
-    /// Why, for people. Default: none.
+    /// Why, for people. Default: none, since it decides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub reason: Option<String>,

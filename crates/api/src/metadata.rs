@@ -12,11 +12,13 @@ use crate::schema;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TreeMetadata {
     /// Those that a Subnamespace may set on its namespace (`spec.metadata`). What selects namespaces by them, such as a
-    /// NetworkPolicy, or reads an owner from them, then trusts anyone who may create Subnamespaces. Default: none.
+    /// NetworkPolicy, or reads an owner from them, then trusts anyone who may create Subnamespaces. Default: none, so that
+    /// nobody is trusted by what anyone may set.
     #[serde(default)]
     pub allowed: MetadataKeys,
     /// Those that every namespace has as the namespace above it has them: of the root, anyone who may write that namespace sets them.
-    /// Where a Subnamespace is allowed to set the same key, and does, its value counts, also below. Default: none.
+    /// Where a Subnamespace is allowed to set the same key, and does, its value counts, also below. Default: none, so that each
+    /// key is a decision of its own.
     #[serde(default)]
     pub inherited: MetadataKeys,
 }

@@ -93,7 +93,8 @@ pub struct NamespaceTreeSpec {
     pub names: Vec<String>,
     /// Namespaces right below the root whose quota stands for something that the others have not, such as nodes with GPUs. No
     /// QuotaTransfer leads from one of these branches to another branch, or from another branch into one; those that begin or end at
-    /// the root do. As long as a name here is no namespace right below the root, the condition `Ready` says so. Default: none.
+    /// the root do. As long as a name here is no namespace right below the root, the condition `Ready` says so. Default: none,
+    /// since most quota stands for the same everywhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::partitions")]
     pub partitions: Vec<String>,
@@ -180,7 +181,8 @@ pub struct RoleBindingPropagation {
     #[serde(default)]
     pub mode: PropagationMode,
     /// The ClusterRoles whose RoleBindings are copied. Coppice may bind `admin`, `edit` and `view`; for another one a cluster
-    /// administrator grants it the verb `bind` on that ClusterRole. RoleBindings to Roles are never copied. Default: these three.
+    /// administrator grants it the verb `bind` on that ClusterRole. RoleBindings to Roles are never copied. Default: these
+    /// three, which Coppice may bind as it is installed.
     #[serde(default = "cluster_roles")]
     #[schemars(schema_with = "schema::cluster_roles", default = "cluster_roles")]
     pub cluster_roles: Vec<String>,

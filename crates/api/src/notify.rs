@@ -23,8 +23,8 @@ pub struct Notify {
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "set"))]
     pub on: Vec<NotifyOn>,
-    /// How long before a namespace expires its owner is reminded, where `on` has `Expiring`. Default: `[24h, 1h]`; what is not
-    /// less than the namespace's whole time to live is left out.
+    /// How long before a namespace expires its owner is reminded, where `on` has `Expiring`. Default: `[24h, 1h]`, which is in
+    /// time for people who are away for a night; what is not less than the namespace's whole time to live is left out.
     #[serde(default = "reminders")]
     #[schemars(schema_with = "schema::reminders", default = "reminders")]
     pub reminders: Vec<Duration>,
@@ -51,21 +51,22 @@ pub struct WorkingHours {
         "message": "write the name of a time zone in the IANA database, such as Europe/Berlin or UTC"
     }]))]
     pub time_zone: String,
-    /// The start of working hours, as `HH:MM`. Default: `08:00`.
+    /// The start of working hours, as `HH:MM`. Default: `08:00`, when most people are at work.
     #[serde(default = "eight")]
     #[schemars(length(max = 5), extend("x-kubernetes-validations" = [{
         "rule": "self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",
         "message": "write a time of the day as HH:MM, from 00:00 to 23:59, such as '08:00'"
     }]))]
     pub from: String,
-    /// The end of working hours, as `HH:MM`, that minute not included; `24:00` is the end of the day. Default: `18:00`.
+    /// The end of working hours, as `HH:MM`, that minute not included; `24:00` is the end of the day. Default: `18:00`, when
+    /// most people have gone home.
     #[serde(default = "eighteen")]
     #[schemars(length(max = 5), extend("x-kubernetes-validations" = [{
         "rule": "self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",
         "message": "write a time of the day as HH:MM, from 00:00 to 24:00, such as '18:00'"
     }]))]
     pub to: String,
-    /// The working days. Default: Monday to Friday.
+    /// The working days. Default: Monday to Friday, as in most countries.
     #[serde(default = "weekdays")]
     #[schemars(length(min = 1, max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Weekday>,

@@ -57,16 +57,17 @@ use crate::steps::RareSteps;
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubnamespaceSpec {
-    /// The quota of the namespace, and of all namespaces below it together. Default: nothing of what the tree limits.
+    /// The quota of the namespace, and of all namespaces below it together. Default: nothing of what the tree limits, so that no
+    /// quota goes where nobody asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaRequest>,
     /// Labels and annotations of the namespace: those that `spec.metadata.allowed` of the NamespaceTree names. Default: none but
-    /// those that are inherited from the namespace above.
+    /// those that are inherited from the namespace above, which is enough for most.
     #[serde(default, skip_serializing_if = "NamespaceMetadata::is_empty")]
     pub metadata: NamespaceMetadata,
     /// Consent to a cascade, with an end: until this instant, deleting the Subnamespace first deletes all namespaces below its own, from
     /// the bottom up. It counts in the 24 hours before that instant; what is not deleted by then stays. Default: a namespace
-    /// is not deleted while others are below it.
+    /// is not deleted while others are below it, so that one mistaken request deletes one namespace at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::instant")]
     pub cascade_until: Option<Timestamp>,

@@ -130,7 +130,8 @@ pub struct ClusterAccessSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::rotation_id")]
     pub rotate: Option<String>,
-    /// If true, nothing is issued or replaced, and the credential may expire; deletion still revokes it. Default: false.
+    /// If true, nothing is issued or replaced, and the credential may expire; deletion still revokes it. Default: false, so that
+    /// a ClusterAccess does what it says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
     /// How long after the deletion of the ClusterAccess it is tried to revoke its credential in a target that cannot be reached; then
@@ -248,7 +249,8 @@ pub struct Output {
     #[schemars(schema_with = "schema::data_key")]
     pub key: Option<String>,
     /// The form of the Secret. `Kyma`: it has also the labels of the ClusterAccess whose names are of `kyma-project.io`, and the labels
-    /// and the annotation by which Kyma Infrastructure Manager marks such Secrets. Default: `Coppice`, without them.
+    /// and the annotation by which Kyma Infrastructure Manager marks such Secrets. Default: `Coppice`, without them, since only
+    /// Kyma reads them.
     #[serde(default, skip_serializing_if = "OutputFormat::is_default")]
     #[schemars(default)]
     pub format: OutputFormat,

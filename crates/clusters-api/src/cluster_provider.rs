@@ -92,16 +92,16 @@ pub struct ClusterProviderSpec {
     #[schemars(schema_with = "schema::calls_per_minute", default = "calls_per_minute")]
     pub calls_per_minute: u32,
     /// The shortest `spec.forgetAfter` that a ClusterAccess may have, 1m to 90d: for so long at least it is tried to revoke the credential of a
-    /// deleted one in a target that cannot be reached. Default: an hour.
+    /// deleted one in a target that cannot be reached. Default: an hour, which outlasts the restart of a target.
     #[serde(default = "min_forget_after")]
     #[schemars(schema_with = "schema::forget_after", default = "min_forget_after")]
     pub min_forget_after: Duration,
     /// The namespaces whose ManagedClusters may have Shoots made in `project`, of whatever kind and size: what they cost, quotas of Gardener bound.
-    /// Default: none.
+    /// Default: none, since every Shoot costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::maker_namespaces")]
     pub managed_clusters: Vec<String>,
-    /// Who may have credentials issued. Default: nobody.
+    /// Who may have credentials issued. Default: nobody, so that no kubeconfig is shared by mistake.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub allow: Vec<Allowed>,
@@ -153,7 +153,7 @@ pub struct Allowed {
     pub max_ttl: Duration,
     /// The values of `spec.issuer` that may be asked for. Certificates cannot be revoked, and the kubeconfig's user has to be permitted to
     /// approve them: add `ClientCertificate` only where tokens will not do. `GardenerAdmin` lets these namespaces do everything in every Shoot of
-    /// the project, `GardenerViewer` read everything but Secrets. Default: `TokenRequest` alone.
+    /// the project, `GardenerViewer` read everything but Secrets. Default: `TokenRequest` alone, whose tokens can be revoked.
     #[serde(default = "issuers")]
     #[schemars(schema_with = "schema::issuers", default = "issuers")]
     pub issuers: Vec<Issuer>,

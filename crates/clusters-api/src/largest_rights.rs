@@ -29,11 +29,11 @@ pub struct LargestRights {
     #[schemars(schema_with = "schema::largest_rules")]
     pub rules: Vec<Rule>,
     /// The ClusterRoles that a ClusterAccess may bind in these namespaces, such as `view`. What they permit is up to the target. Default:
-    /// none.
+    /// none, so that each is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::role_names")]
     pub cluster_roles: Vec<String>,
-    /// The Roles that a ClusterAccess may bind in these namespaces. Default: none.
+    /// The Roles that a ClusterAccess may bind in these namespaces. Default: none, so that each is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::role_names")]
     pub roles: Vec<String>,

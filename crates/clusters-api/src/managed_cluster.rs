@@ -91,11 +91,12 @@ pub struct ManagedClusterSpec {
     /// than it has.
     #[schemars(schema_with = "schema::kubernetes_version")]
     pub version: String,
-    /// The region of the provider, such as `eu-central-1`. It cannot be changed. Gardener needs it. Default: what the ClusterClass has.
+    /// The region of the provider, such as `eu-central-1`. It cannot be changed. Gardener needs it. Default: what the
+    /// ClusterClass has, which may know one region alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::provider_word")]
     pub region: Option<String>,
-    /// The networks. They cannot be changed. Default: those of the provider.
+    /// The networks. They cannot be changed. Default: those of the provider, which suit most clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networks: Option<Networks>,
     /// The pools of workers. Those that are taken away here are deleted, with their machines. Default: none, and the cluster has what its
@@ -106,18 +107,21 @@ pub struct ManagedClusterSpec {
         "message": "write at most 128 labels, annotations and taints, of all pools together: an object keeps no more of them"
     }]))]
     pub workers: Vec<WorkerPool>,
-    /// What the control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither.
+    /// What the control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither, which costs
+    /// least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high_availability: Option<FailureTolerance>,
-    /// By whose tokens users are known to the API server of the cluster. Default: nobody's.
+    /// By whose tokens users are known to the API server of the cluster. Default: nobody's, so that only who has a kubeconfig is
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<Oidc>,
-    /// The name of the `ConfigMap` with the audit policy of the API server, beside the object that is made. Default: that of the provider.
+    /// The name of the `ConfigMap` with the audit policy of the API server, beside the object that is made. Default: that of the
+    /// provider, so that its clusters are audited alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::object_name")]
     pub audit_policy: Option<String>,
     /// The users that administer the cluster, in the variable `provider.clusterAPI.variables.administrators` of the ClusterClass.
-    /// Default: nobody but whom the provider lets.
+    /// Default: nobody but whom the provider lets, so that each further one is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::administrators")]
     pub administrators: Vec<String>,
@@ -132,15 +136,15 @@ pub struct ManagedClusterSpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
     /// That of the nodes, such as `10.250.0.0/16`. On AWS and Azure it is divided among at most 8 zones, and has to be a /16 to a /24.
-    /// Default: that of the ClusterClass.
+    /// Default: that of the ClusterClass, which knows its infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::cidr")]
     pub nodes: Option<String>,
-    /// That of the pods, such as `10.96.0.0/13`. Default: that of the provider.
+    /// That of the pods, such as `10.96.0.0/13`. Default: that of the provider, which suits most clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::cidr")]
     pub pods: Option<String>,
-    /// That of the Services, such as `10.104.0.0/13`. Default: that of the provider.
+    /// That of the Services, such as `10.104.0.0/13`. Default: that of the provider, which suits most clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::cidr")]
     pub services: Option<String>,
@@ -160,14 +164,16 @@ pub struct WorkerPool {
     /// Its name, unique in the cluster: at most 15 characters, as Gardener has it.
     #[schemars(schema_with = "schema::pool_name")]
     pub name: String,
-    /// The machine type of the provider, such as `m6i.large`. Gardener needs it. Default: that of the ClusterClass.
+    /// The machine type of the provider, such as `m6i.large`. Gardener needs it. Default: that of the ClusterClass, which may
+    /// know one type alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::provider_word")]
     pub machine: Option<String>,
-    /// The image of the machines. A later version of the same image that the provider has given the pool is kept. Default: that of the provider.
+    /// The image of the machines. A later version of the same image that the provider has given the pool is kept. Default: that
+    /// of the provider, which knows what runs on its machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<MachineImage>,
-    /// The volume of each machine. Default: that of the provider.
+    /// The volume of each machine. Default: that of the provider, which suits most workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<Volume>,
     /// How many there are at least.
@@ -176,19 +182,20 @@ pub struct WorkerPool {
     /// How many there are at most. With the same number as `min` the pool is not scaled.
     #[schemars(range(min = 0, max = 1000))]
     pub max: u32,
-    /// The zones, over which workers are spread. Gardener takes none away from a pool that is there. Default: as the provider has it.
+    /// The zones, over which workers are spread. Gardener takes none away from a pool that is there. Default: as the provider
+    /// has it, which knows its zones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::zones")]
     pub zones: Vec<String>,
-    /// Labels of the nodes. Default: none but those of the provider.
+    /// Labels of the nodes. Default: none but those of the provider, since no node needs others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::pool_labels")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the nodes. Default: none but those of the provider.
+    /// Annotations of the nodes. Default: none but those of the provider, since no node needs others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::pool_annotations")]
     pub annotations: BTreeMap<String, String>,
-    /// Taints of the nodes. Default: none.
+    /// Taints of the nodes. Default: none, so that every pod can run there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
         "rule": "self.all(t, self.exists_one(u, u.key == t.key && u.effect == t.effect))",
@@ -204,7 +211,7 @@ pub struct MachineImage {
     /// Its name, such as `gardenlinux`.
     #[schemars(schema_with = "schema::provider_word")]
     pub name: String,
-    /// Its version. Default: the one that the provider takes.
+    /// Its version. Default: the one that the provider takes, so that nobody has to follow its versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::provider_word")]
     pub version: Option<String>,
@@ -214,7 +221,7 @@ pub struct MachineImage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Volume {
-    /// Its type, such as `gp3`. Default: that of the provider.
+    /// Its type, such as `gp3`. Default: that of the provider, which knows what it has.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::provider_word")]
     pub type_: Option<String>,
@@ -230,7 +237,7 @@ pub struct Taint {
     /// Its key.
     #[schemars(schema_with = "schema::taint_key")]
     pub key: String,
-    /// Its value. Default: none.
+    /// Its value. Default: none, since most taints differ by their keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::taint_value")]
     pub value: Option<String>,
@@ -249,7 +256,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// What a control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither.
+/// What a control plane survives: the failure of a node, or of a zone. It cannot be changed. Default: neither, which costs least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureTolerance {
     /// The failure of a node.
@@ -274,7 +281,8 @@ pub struct Oidc {
     #[serde(default = "username_claim")]
     #[schemars(schema_with = "schema::claim", default = "username_claim")]
     pub username_claim: String,
-    /// What is put before that name, so that nobody gets the name of another. Default: `oidc:`.
+    /// What is put before that name, so that nobody gets the name of another. Default: `oidc:`, with which no name of
+    /// Kubernetes' own begins.
     #[serde(default = "prefix")]
     #[schemars(schema_with = "schema::claim_prefix", default = "prefix")]
     pub username_prefix: String,
@@ -282,7 +290,7 @@ pub struct Oidc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::claim")]
     pub groups_claim: Option<String>,
-    /// What is put before these. Default: `oidc:`.
+    /// What is put before these. Default: `oidc:`, with which no name of Kubernetes' own begins.
     #[serde(default = "prefix")]
     #[schemars(schema_with = "schema::claim_prefix", default = "prefix")]
     pub groups_prefix: String,
@@ -301,7 +309,8 @@ fn prefix() -> String {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeletionPolicy {
     /// After so long, 1h to 30d, a deletion that has failed is forced, where the provider permits it: Gardener does for some of its errors alone,
-    /// and then leaves in the account of the cloud what it has made there. Default: never.
+    /// and then leaves in the account of the cloud what it has made there. Default: never, so that nothing is left behind
+    /// without being asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::force_after")]
     pub force_after: Option<Duration>,

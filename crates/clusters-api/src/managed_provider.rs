@@ -35,7 +35,7 @@ pub struct CapiTopology {
     /// The ClusterClass that it is made by.
     #[schemars(schema_with = "schema::object_name")]
     pub class: String,
-    /// The namespace of that. Default: that of the ManagedCluster.
+    /// The namespace of that. Default: that of the ManagedCluster, as Cluster API has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "coppice_api::schema::namespace_name")]
     pub class_namespace: Option<String>,
@@ -56,39 +56,39 @@ fn worker_class() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClassVariables {
-    /// The one that takes `region`, a text. Default: none has it.
+    /// The one that takes `region`, a text. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub region: Option<String>,
-    /// The one that takes `networks.nodes`, a text. Default: none has it.
+    /// The one that takes `networks.nodes`, a text. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub nodes: Option<String>,
-    /// The one that takes `oidc`, as an object with its fields. Default: none has it.
+    /// The one that takes `oidc`, as an object with its fields. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub oidc: Option<String>,
-    /// The one that takes `auditPolicy`, a text. Default: none has it.
+    /// The one that takes `auditPolicy`, a text. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub audit_policy: Option<String>,
-    /// The one that takes `administrators`, a list of texts. Default: none has it.
+    /// The one that takes `administrators`, a list of texts. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub administrators: Option<String>,
-    /// The one that takes `machine` of a pool, a text. Default: none has it.
+    /// The one that takes `machine` of a pool, a text. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub machine: Option<String>,
-    /// The one that takes `image` of a pool, as an object with its fields. Default: none has it.
+    /// The one that takes `image` of a pool, as an object with its fields. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub image: Option<String>,
-    /// The one that takes `volume` of a pool, as an object with its fields. Default: none has it.
+    /// The one that takes `volume` of a pool, as an object with its fields. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub volume: Option<String>,
-    /// The one that takes `taints` of a pool, a list of objects with their fields. Default: none has it.
+    /// The one that takes `taints` of a pool, a list of objects with their fields. Default: none has it, and what needs it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::variable")]
     pub taints: Option<String>,
@@ -116,11 +116,11 @@ pub struct ShootTemplate {
     /// What the cluster is for. Default: `evaluation`, as Gardener's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// The network extension, such as `calico` or `cilium`. Default: `calico`.
+    /// The network extension, such as `calico` or `cilium`. Default: `calico`, as in Gardener's own examples.
     #[serde(default = "network")]
     #[schemars(schema_with = "schema::variable", default = "network")]
     pub network: String,
-    /// What OpenStack needs besides. Default: none; the infrastructure `openstack` needs it.
+    /// What OpenStack needs besides. Default: none, which every infrastructure but `openstack` takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openstack: Option<OpenStack>,
 }

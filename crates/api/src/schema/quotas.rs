@@ -92,13 +92,13 @@ pub(crate) fn refuse_scopes(schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let never = json!([{ "rule": "false", "message": SCOPED }]);
     let scopes = json!({
-        "description": "Refused, unlike in a ResourceQuota: it would leave pods unlimited. Default: none.",
+        "description": "Refused, unlike in a ResourceQuota: it would leave pods unlimited. Default: none, since nothing else is accepted.",
         "type": "array",
         "items": { "type": "string" },
         "x-kubernetes-validations": never
     });
     let selector = json!({
-        "description": "Refused, as `scopes` is. Default: none.",
+        "description": "Refused, as `scopes` is. Default: none, since nothing else is accepted.",
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "x-kubernetes-validations": never
