@@ -67,6 +67,7 @@ mod trees_input;
 mod trees_metadata;
 mod trees_parent;
 mod trees_propagation;
+mod trees_quotas;
 mod trees_race;
 mod trees_resources;
 mod trees_root;

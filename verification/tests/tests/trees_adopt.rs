@@ -6,8 +6,9 @@ use coppice_tests::{Operator, condition, on_own_plane};
 use serde_json::{Value, json};
 
 use crate::cli::coppice;
-use crate::trees::{Quotas, Setup};
+use crate::trees::Setup;
 use crate::trees_access::bind;
+use crate::trees_quotas::Quotas;
 use crate::trees_transfers::approved;
 
 type Test = anyhow::Result<()>;

@@ -7,7 +7,8 @@ use coppice_tests::condition;
 use serde_json::{Value, json};
 
 use crate::cli::coppice;
-use crate::trees::{Quotas, Setup, on_shared_trees};
+use crate::trees::{Setup, on_shared_trees};
+use crate::trees_quotas::Quotas;
 
 type Test = anyhow::Result<()>;
 

@@ -6,8 +6,9 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::access_control::raw_requests::{PLAIN, Wire};
-use crate::trees::{Quotas, Setup, on_shared_trees, subnamespace};
+use crate::trees::{Setup, on_shared_trees, subnamespace};
 use crate::trees_access::of;
+use crate::trees_quotas::Quotas;
 
 type Test = anyhow::Result<()>;
 
