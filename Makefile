@@ -24,7 +24,7 @@ build: prerequisites ## Build coppice, coppice-operator and coppice-access into 
 
 demo: ## Run the examples on a control plane of its own (without Go: in memory) and show what happens to each namespace
 	@./hack/prerequisites.sh without-go
-	@echo "building (the first time takes about 13 minutes on two cores) ..."
+	@echo "building (the first time takes 13 to 24 minutes on two cores) ..."
 	cargo build --locked --workspace --bins
 	"$(CARGO_TARGET_DIR)/debug/coppice-demo"
 
