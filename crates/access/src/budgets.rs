@@ -1,5 +1,7 @@
-//! How many calls a minute are made by each `ClusterProvider`, for credentials and for Shoots, in the memory of the leader.
+//! How many calls a minute are made by each `ClusterProvider`, for credentials and for Shoots, in the memory of the leader; and who goes first
+//! in a target that has too many requests, to which no provider leads.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,22 +41,31 @@ impl From<&ClusterKey> for Caller {
     }
 }
 
-/// The budget of each provider, by its name. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Budgets(Arc<Mutex<BTreeMap<String, Budget<Caller>>>>);
+/// The budget of each provider, by its name; or of each target, by where its kubeconfig is. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgets<P = String>(Arc<Mutex<BTreeMap<P, Budget<Caller>>>>);
 
-impl Budgets {
+impl<P> Default for Budgets<P> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<P: Ord> Budgets<P> {
     /// Asks for a call, of so many a minute.
-    pub(crate) fn take(
+    pub(crate) fn take<Q>(
         &self,
-        provider: &str,
+        of: &Q,
         caller: impl Into<Caller>,
         urgency: Urgency,
         per_minute: u32,
         now: Timestamp,
-    ) -> Turn {
+    ) -> Turn
+    where
+        Q: ToOwned<Owned = P> + ?Sized,
+    {
         let (caller, per_minute) = (caller.into(), usize::try_from(per_minute).unwrap_or(usize::MAX));
-        self.all().entry(provider.to_owned()).or_default().take(
+        self.all().entry(of.to_owned()).or_default().take(
             (caller.namespace(), &caller),
             urgency,
             per_minute,
@@ -62,36 +73,69 @@ impl Budgets {
         )
     }
 
-    /// Grants nothing until then: what the provider leads to has too many requests.
-    pub(crate) fn throttle(&self, provider: &str, until: Timestamp) {
-        self.all().entry(provider.to_owned()).or_default().throttle(until);
+    /// Grants nothing until then: what the provider leads to, or the target, has too many requests.
+    pub(crate) fn throttle<Q>(&self, of: &Q, until: Timestamp)
+    where
+        Q: ToOwned<Owned = P> + ?Sized,
+    {
+        self.all().entry(of.to_owned()).or_default().throttle(until);
     }
 
-    /// Until when nothing is asked of what the provider leads to; none if something may be.
-    pub(crate) fn throttled_until(&self, provider: &str, now: Timestamp) -> Option<Timestamp> {
-        self.all().get(provider)?.throttled_until(now)
+    /// Until when nothing is asked of that; none if something may be.
+    pub(crate) fn throttled_until<Q>(&self, of: &Q, now: Timestamp) -> Option<Timestamp>
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.all().get(of)?.throttled_until(now)
+    }
+
+    /// Whether that has too many requests, or had them a moment ago: the most urgent go first.
+    pub(crate) fn was_throttled<Q>(&self, of: &Q, now: Timestamp) -> bool
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.all().get(of).is_some_and(|budget| budget.was_throttled(now))
     }
 
     /// What was granted to it last was not asked for.
-    pub(crate) fn give_back(&self, provider: &str, caller: impl Into<Caller>) {
-        if let Some(budget) = self.all().get_mut(provider) {
+    pub(crate) fn give_back<Q>(&self, of: &Q, caller: impl Into<Caller>)
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        if let Some(budget) = self.all().get_mut(of) {
             budget.give_back(&caller.into());
         }
     }
 
-    /// When one that waits is to ask again; none if it does not wait, or that time has come.
-    pub(crate) fn asks_again(
+    /// Until when one that waits has nothing else to do; none if it does not wait, or its time has come. What is to be revoked waits for
+    /// what has too many requests alone, and not for those that are more urgent.
+    pub(crate) fn waits_until<Q>(
         &self,
-        provider: &str,
+        of: &Q,
         caller: impl Into<Caller>,
+        revokes: bool,
         now: Timestamp,
-    ) -> Option<Timestamp> {
-        self.all().get(provider)?.asks_again(&caller.into(), now)
+    ) -> Option<Timestamp>
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let all = self.all();
+        let budget = all.get(of)?;
+        let asks_again = budget.asks_again(&caller.into(), now)?;
+        if revokes { budget.throttled_until(now) } else { Some(asks_again) }
     }
 
     /// Since when one waits; none if it does not.
-    pub(crate) fn waits_since(&self, provider: &str, caller: impl Into<Caller>) -> Option<Timestamp> {
-        self.all().get(provider)?.waits_since(&caller.into())
+    pub(crate) fn waits_since<Q>(&self, of: &Q, caller: impl Into<Caller>) -> Option<Timestamp>
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.all().get(of)?.waits_since(&caller.into())
     }
 
     /// It waits for none of them any more.
@@ -100,18 +144,22 @@ impl Budgets {
         self.all().values_mut().for_each(|budget| budget.stop_waiting(&caller));
     }
 
-    /// How many wait for one provider.
-    pub(crate) fn waiting(&self, provider: &str, now: Timestamp) -> i64 {
-        let waiting = self.all().get(provider).map_or(0, |budget| budget.waiting(now));
+    /// How many wait for one of them.
+    pub(crate) fn waiting<Q>(&self, of: &Q, now: Timestamp) -> i64
+    where
+        P: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        let waiting = self.all().get(of).map_or(0, |budget| budget.waiting(now));
         i64::try_from(waiting).unwrap_or(i64::MAX)
     }
 
     /// Removes the budgets of all others.
-    pub(crate) fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.all().retain(|provider, _| is_kept(provider));
+    pub(crate) fn retain(&self, is_kept: impl Fn(&P) -> bool) {
+        self.all().retain(|of, _| is_kept(of));
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Budget<Caller>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<P, Budget<Caller>>> {
         // A panic leaves valid data: at worst somebody waits who was granted.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,7 +175,7 @@ mod tests {
 
     #[test]
     fn clusters_and_accesses_have_one_budget_and_what_is_urgent_goes_first() {
-        let (budgets, access) = (Budgets::default(), AccessKey::new("team", "shop"));
+        let (budgets, access) = (Budgets::<String>::default(), AccessKey::new("team", "shop"));
         // Of the same name, and another caller.
         let cluster = ClusterKey::new("team", "shop");
         assert_eq!(budgets.take("p", &cluster, Urgency::Routine, 1, at(0)), Turn::Granted);

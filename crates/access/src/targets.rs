@@ -25,6 +25,7 @@ use kube::config::KubeConfigOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::budgets::Budgets;
 use crate::output::{Secret, read_secret};
 use crate::target::{Failure, Shoot, Target};
 
@@ -171,6 +172,8 @@ pub(crate) struct Targets {
     per_namespace: usize,
     /// How many more may wait for a target that did not answer last time.
     of_silent: Arc<Semaphore>,
+    /// Who goes first where no provider leads: of targets that have, or had a moment ago, too many requests. By their kubeconfigs.
+    pub(crate) turns: Budgets<Source>,
     state: Mutex<State>,
 }
 
@@ -205,8 +208,8 @@ struct Known {
 impl Targets {
     pub(crate) fn new(clock: Clock, unencrypted: Unencrypted) -> Self {
         let (per_target, per_namespace, of_silent) = Self::limits(WORKERS);
-        let (connect, state) = (None, Mutex::default());
-        Self { clock, unencrypted, connect, per_target, per_namespace, of_silent, state }
+        let (connect, turns, state) = (None, Budgets::default(), Mutex::default());
+        Self { clock, unencrypted, connect, per_target, per_namespace, of_silent, turns, state }
     }
 
     /// The same, reached in this way; none: over the network.
@@ -259,6 +262,7 @@ impl Targets {
 
     /// Removes those that nobody uses any more.
     pub(crate) fn retain(&self, used: &BTreeSet<Source>) {
+        self.turns.retain(|source| used.contains(source));
         let mut state = self.state();
         let State { known, silent, .. } = &mut *state;
         known.retain(|source, _| used.contains(source));

@@ -1,4 +1,5 @@
-//! How many credentials and changes of rights a minute are asked for by one `ClusterProvider`, and who goes first.
+//! How many credentials and changes of rights a minute are asked for by one `ClusterProvider`, and who goes first; also of one target to which
+//! none leads, while that has too many requests.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,11 +41,11 @@ pub enum Turn {
     /// In this reconcile nobody has asked yet.
     #[default]
     Unasked,
-    /// Now.
+    /// Now; also where nobody has to be asked.
     Granted,
     /// Then it is to ask again: the calls of this minute are used up.
     NotBefore(Timestamp),
-    /// The cluster or the garden of the provider has too many requests, or had them a moment ago.
+    /// The cluster, or the garden of the provider, has too many requests, or had them a moment ago.
     Throttled {
         /// Until when that is asked for nothing, revocations included. It may be over.
         until: Timestamp,
@@ -67,7 +68,7 @@ pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
     }
 }
 
-/// The budget of one provider. It is kept in memory: another leader begins with a whole one.
+/// The budget of one provider, or of one target. It is kept in memory: another leader begins with a whole one.
 #[derive(Debug)]
 pub struct Budget<K> {
     /// Those of the last minute, the oldest first.
@@ -190,9 +191,14 @@ impl<K: Clone + Ord> Budget<K> {
         self.throttled_until.filter(|until| now < *until)
     }
 
+    /// Whether it has too many requests, or had them a moment ago: at most one a second is granted, the most urgent first.
+    pub fn was_throttled(&self, now: Timestamp) -> bool {
+        self.throttled_until.is_some_and(|until| now < later(until, MINUTE))
+    }
+
     /// Until when that is so, and when one that so many go before is to ask again because of it; none if it may be granted.
     fn throttled(&self, before: usize, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        let until = self.throttled_until.filter(|until| now < later(*until, MINUTE))?;
+        let until = self.throttled_until.filter(|_| self.was_throttled(now))?;
         let places = i64::try_from(before).unwrap_or(i64::MAX).min(MINUTE.as_secs());
         if now < until {
             return Some((until, later(until, SignedDuration::from_secs(places))));

@@ -79,6 +79,7 @@ fn while_the_target_has_too_many_requests_nothing_is_granted_and_then_one_a_seco
     assert!(order.iter().zip(&order[1..]).all(|(one, next)| one.1 < next.1), "{order:?}");
     assert!(order[0].1 >= 30 && order[3].1 <= 40, "{order:?}");
     // A minute later all of the budget is there again.
+    assert!(budget.was_throttled(at(89)) && !budget.was_throttled(at(90)));
     for key in ["one", "two"] {
         assert_eq!(budget.take((key, &key), Urgency::New, 60, at(95)), Turn::Granted);
     }

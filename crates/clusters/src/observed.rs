@@ -34,7 +34,7 @@ pub struct Observed {
     pub permission: Permission,
     /// What that says of what the target has by now.
     pub grant: GrantVerdict,
-    /// Whether the budget of that has a call left.
+    /// Whether the budget of that has a call left; without one, whether others go first in the target.
     pub turn: Turn,
     /// For how long at least that has it tried to revoke what was issued.
     pub min_forget_after: Option<SignedDuration>,

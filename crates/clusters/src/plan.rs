@@ -44,7 +44,7 @@ pub enum Step {
     ReadCluster,
     /// Look what the `ClusterProvider` allows.
     ReadProvider,
-    /// Ask its budget for a call.
+    /// Ask its budget for a call; without one, whether others go first in the target.
     TakeTurn,
     /// Ask the target which cluster it is.
     Identify,
@@ -111,7 +111,7 @@ impl Step {
     /// a status that is saved, waits for none.
     pub fn waits_for_place(&self, observed: &Observed) -> bool {
         match self {
-            Self::Identify | Self::TryOutAgain => true,
+            Self::Identify | Self::TryOutAgain | Self::TakeTurn => true,
             // It is read to issue a credential, and would be read again each time that there is no place.
             Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
             // It is read to apply other rights.
@@ -120,9 +120,11 @@ impl Step {
         }
     }
 
-    /// Whether a reconcile that begins with it goes on with what waits for the budget of its provider. All else is done before that.
+    /// Whether a reconcile that begins with it goes on with what waits for the budget of its provider, or for those that go first in its target.
+    /// All else is done before that.
     pub fn waits_for_turn(&self, observed: &Observed) -> bool {
         match self {
+            Self::TakeTurn => true,
             // That is how the issue of a credential begins.
             Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
             // And a change of rights.
@@ -319,10 +321,9 @@ pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
     Some(save(failed(observed, reason, &message, now)))
 }
 
-/// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left.
-/// Revocations do not wait for that.
+/// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left. By
+/// another kubeconfig: nobody goes first, while the target has too many requests. Revocations do not wait for that.
 fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
-    observed.spec.cluster.provider_name()?;
     let asks_again = match observed.turn {
         Turn::Unasked => return Some(Step::TakeTurn),
         Turn::Granted => return None,

@@ -35,7 +35,7 @@ pub(crate) fn new() -> Observed {
         cluster: ClusterFact::Unread,
         permission: Permission::Unread,
         grant: GrantVerdict::Settled,
-        turn: Turn::Unasked,
+        turn: Turn::Granted,
         min_forget_after: None,
         narrows: false,
         target: Some(cluster("c")),

@@ -176,7 +176,7 @@ fn certificates_that_were_replaced_count_as_valid() {
 /// One whose kubeconfig the platform keeps.
 fn of_provider(permission: Permission) -> Observed {
     let provider = Some(ProviderName { name: "p".to_owned() });
-    let mut observed = Observed { permission, ..settled() };
+    let mut observed = Observed { permission, turn: Turn::Unasked, ..settled() };
     observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
     observed
 }
@@ -252,6 +252,30 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     assert_eq!(plan(&throttled, due), Step::Wait(Some(again)));
     observed.turn = Turn::Granted;
     assert_eq!(plan(&observed, due), Step::ApplyRights);
+}
+
+#[test]
+fn where_no_provider_leads_a_credential_waits_while_its_target_has_too_many_requests() {
+    let mut observed = settled();
+    let due = observed.status.next_rotation.unwrap();
+    observed.status = saved(plan(&observed, due));
+    observed.output = crate::OutputFact::Ours(crate::plan::tests::secret("u-1", "7"));
+    assert_eq!(plan(&observed, due), Step::ApplyRights, "nobody is asked");
+    observed.turn = Turn::Unasked;
+    let step = plan(&observed, due);
+    assert_eq!(step, Step::TakeTurn);
+    assert!(step.waits_for_turn(&observed) && step.waits_for_place(&observed));
+    let [until, again] = [3, 7].map(|seconds| due + SignedDuration::from_secs(seconds));
+    observed.turn = Turn::Throttled { until, asks_again: again };
+    observed.status = saved(plan(&observed, due));
+    assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
+    let ready = condition::find(&observed.status.conditions, READY).unwrap();
+    let says = "The next credential waits, since its target has too many requests (429): it is asked for at ";
+    assert!(ready.message.contains(says), "{}", ready.message);
+    observed.turn = Turn::Granted;
+    assert_eq!(plan(&observed, again), Step::ApplyRights);
+    let granted = crate::rights_applied(&observed, again);
+    assert_eq!(granted.intent.unwrap().waits_until, None);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn written_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp>
     found.validity.filter(|_| counts).map(|validity| validity.not_after)
 }
 
-/// Until when an intent waits for the budget of its provider.
+/// Until when an intent waits for the budget of its provider, or for those that go first in its target.
 fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
     match observed.turn {
         Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
@@ -116,11 +116,13 @@ fn is_throttled(observed: &Observed, intent: &IssueIntent) -> bool {
 /// What a credential waits for, if it does.
 fn waits_for(observed: &Observed, status: &ClusterAccessStatus) -> Option<String> {
     let intent = status.intent.as_ref()?;
-    let (until, provider) = (intent.waits_until?, observed.spec.cluster.provider_name()?);
-    let why = if intent.throttled {
-        format!("what ClusterProvider {provider} leads to has too many requests (429)")
-    } else {
-        format!("callsPerMinute of ClusterProvider {provider} is used up")
+    let until = intent.waits_until?;
+    let why = match observed.spec.cluster.provider_name() {
+        Some(provider) if intent.throttled => {
+            format!("what ClusterProvider {provider} leads to has too many requests (429)")
+        }
+        Some(provider) => format!("callsPerMinute of ClusterProvider {provider} is used up"),
+        None => "its target has too many requests (429)".to_owned(),
     };
     Some(format!(
         "The next credential waits, since {why}: it is asked for at {until}, or later if others are more urgent."

@@ -12,7 +12,7 @@ use crate::{IssueProgress, OutputFact, grant_verdict, plan};
 fn refused_with(grant: GrantVerdict) -> Observed {
     let provider = Some(ProviderName { name: "p".to_owned() });
     let permission = Permission::Refused(Reason::NotAllowed, "no".to_owned());
-    let mut observed = Observed { permission, grant, ..settled() };
+    let mut observed = Observed { permission, grant, turn: crate::Turn::Unasked, ..settled() };
     observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
     observed
 }

@@ -1,6 +1,8 @@
 //! What follows from what a target answers, and from for how long it asks to wait.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -85,11 +87,96 @@ async fn nothing_is_asked_before_the_time_that_a_target_says_is_over_and_status_
         let before = reads();
         assert_eq!(asked_after("other").await, 1);
         assert_eq!(reads(), before);
-        tokio::time::advance(Duration::from_secs(wait - 1)).await;
+        // Status says it in whole seconds, two late at most.
+        tokio::time::advance(Duration::from_secs(wait + 1)).await;
         assert_eq!(asked_after("other").await, 1);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(asked_after("other").await, 2, "it goes on");
     }
+}
+
+/// The status of one that has a credential for a day since so many hours, and is to get another one for this cause.
+fn to_be_replaced(name: &str, cause: &str, hours: i64) -> Value {
+    let at = |hours: i64| (NOW + jiff::SignedDuration::from_hours(hours)).to_string();
+    json!({
+        "sequence": 2, "observedGeneration": 1, "credential": format!("{name}-1"), "notBefore": at(-hours), "notAfter": at(24 - hours),
+        "target": {"uid": "0", "endpoint": "https://target"},
+        "intent": {"credential": format!("{name}-2"), "cause": cause, "since": NOW.to_string()}
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_provider_the_most_urgent_goes_first_when_a_target_may_be_asked_again() {
+    let is_first = AtomicBool::new(true);
+    let (connect, asked) = there(move |method, path| match *method {
+        Method::GET if is_first.swap(false, Ordering::Relaxed) => Answer::TooManyRequests(40),
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "0"}}))
+        }
+        Method::GET => Answer::Object(200, json!({"items": []})),
+        Method::POST if path.ends_with("/token") => Answer::Refused(403),
+        _ => Answer::Object(200, json!({"metadata": {"uid": "b"}})),
+    });
+    // They come in the opposite order.
+    let all = [
+        ("first", begun()),
+        ("routine", to_be_replaced("routine", "Due", 14)),
+        ("new", begun()),
+        ("forced", to_be_replaced("forced", "Requested", 1)),
+        ("expiring", to_be_replaced("expiring", "Due", 20)),
+    ];
+    let stored: BTreeMap<String, Value> =
+        all.iter().map(|(name, status)| ((*name).to_owned(), status.clone())).collect();
+    let stored = Mutex::new(stored);
+    let (clients, requests) = scripted(move |method, path, body| match *method {
+        Method::GET if path.ends_with("/secrets/target") => Answer::Object(200, target()),
+        Method::GET if path.ends_with("/namespaces/kube-system") => {
+            Answer::Object(200, json!({"metadata": {"uid": "1"}}))
+        }
+        Method::GET if path.contains("/clusteraccesses/") => {
+            let name = path.rsplit('/').next().unwrap();
+            Answer::Object(200, named(name, &stored.lock().unwrap()[name]))
+        }
+        Method::PUT => {
+            let name = body["metadata"]["name"].as_str().unwrap();
+            stored.lock().unwrap().insert(name.to_owned(), body["status"].clone());
+            Answer::Object(200, named(name, &body["status"]))
+        }
+        Method::POST => Answer::Object(201, json!({})),
+        _ => Answer::Refused(404),
+    });
+    let (controller, _) = controller_with(clients, Some(connect));
+    let controller = Arc::new(controller);
+    for (name, status) in &all {
+        controller.accesses.upsert("team", decoded(&named(name, status)));
+    }
+    let reconcile = |name: &str| Arc::clone(&controller).reconcile(AccessKey::new("team", name));
+    let (mut waiting, mut order) = (Vec::new(), Vec::new());
+    for name in all.each_ref().map(|(name, _)| *name) {
+        let ReconcileResult::At(at) = reconcile(name).await else { panic!("{name} does not wait") };
+        waiting.push((name, at));
+    }
+    assert_eq!(asked.lock().unwrap().len(), 1, "of the first one alone");
+    for _ in 0..59 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        // The first one is tried again after a minute.
+        for one in &mut waiting[1..] {
+            let (name, at) = *one;
+            if at > Instant::now() || order.contains(&name) {
+                continue;
+            }
+            let ReconcileResult::At(next) = reconcile(name).await else { panic!("{name} does not wait") };
+            one.1 = next;
+            let account = format!("/serviceaccounts/coppice-{name}");
+            if asked.lock().unwrap().iter().any(|sent| sent.path.contains(&account)) {
+                order.push(name);
+            }
+        }
+    }
+    assert_eq!(order, ["expiring", "forced", "new", "routine"]);
+    let requests = requests.lock().unwrap();
+    let says = |sent: &Sent| sent.body["status"]["intent"]["throttled"] == true;
+    assert!(requests.iter().any(says), "status says why it waits: {requests:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,40 +164,57 @@ impl ClusterAccessController {
         }
     }
 
-    /// Asks the budget of its provider for the credential that is being issued, or for other rights.
+    /// Asks the budget of its provider for the credential that is being issued, or for other rights; without one, whether others go first in
+    /// its target.
     fn take_turn(&self, access: &Access, observed: &Observed) -> Turn {
-        let provider = observed.spec.cluster.provider_name();
-        let Some(provider) = provider.and_then(|name| self.providers.store.get("", name)) else {
+        let (key, now) = (AccessKey::new(&access.namespace, &access.name), self.now());
+        let urgency = urgency(observed, now);
+        let Some(provider) = observed.spec.cluster.provider_name() else {
+            let (source, turns) = (observe::source(self, access), &self.targets.turns);
+            return source.map_or(Turn::Granted, |source| turns.take(&source, &key, urgency, u32::MAX, now));
+        };
+        let Some(provider) = self.providers.store.get("", provider) else {
             // By the time that it is asked for nobody knows where its target is.
             return Turn::Granted;
         };
         let per_minute = provider.spec.as_ref().map_or(1, |spec| spec.calls_per_minute);
-        let (key, now) = (AccessKey::new(&access.namespace, &access.name), self.now());
-        self.providers.budgets.take(&provider.name, &key, urgency(observed, now), per_minute, now)
+        self.providers.budgets.take(&*provider.name, &key, urgency, per_minute, now)
     }
 
     /// Nothing was asked for, since the target has no place: it is asked for later, and then counted.
     fn give_back_turn(&self, key: &AccessKey, access: &Access, turn: Turn) {
+        if turn != Turn::Granted {
+            return;
+        }
         let cluster = self.providers.cluster_of(access);
-        let provider = cluster.as_ref().and_then(|cluster| cluster.provider_name());
-        if let (Turn::Granted, Some(provider)) = (turn, provider) {
+        if let Some(provider) = cluster.as_ref().and_then(|cluster| cluster.provider_name()) {
             self.providers.budgets.give_back(provider, key);
+        } else if let Some(source) = observe::source(self, access) {
+            self.targets.turns.give_back(&source, key);
         }
     }
 
-    /// Until when one has nothing to do but to wait for the budget of its provider.
-    fn waits_for_turn(&self, key: &AccessKey, observed: &Observed, step: &Step) -> Option<Timestamp> {
-        let provider = observed.spec.cluster.provider_name()?;
+    /// Until when one has nothing to do but to wait for the budget of its provider, or for those that go first in its target.
+    fn waits_for_turn(
+        &self,
+        key: &AccessKey,
+        access: &Access,
+        observed: &Observed,
+        step: &Step,
+    ) -> Option<Timestamp> {
         if !step.waits_for_turn(observed) {
             return None;
         }
-        let (budgets, now) = (&self.providers.budgets, self.now());
-        let asks_again = budgets.asks_again(provider, key, now)?;
-        if observed.status.superseded.is_empty() {
-            return Some(asks_again);
+        let (revokes, now) = (!observed.status.superseded.is_empty(), self.now());
+        if let Some(provider) = observed.spec.cluster.provider_name() {
+            return self.providers.budgets.waits_until(provider, key, revokes, now);
         }
-        // What is to be revoked waits for the target alone, and not for those that are more urgent.
-        budgets.throttled_until(provider, now)
+        let (source, turns) = (observe::source(self, access)?, &self.targets.turns);
+        if turns.throttled_until(&source, now).is_some() {
+            // Nothing is granted now: its place is kept for when something is.
+            turns.take(&source, key, urgency(observed, now), u32::MAX, now);
+        }
+        turns.waits_until(&source, key, revokes, now)
     }
 
     /// Wakes those that name a `ClusterProvider`.
@@ -291,7 +308,7 @@ impl ClusterAccessController {
     }
 
     /// For how long nothing is asked of its target yet, or of its garden, which have too many requests. Whoever is to ask the budget of a provider
-    /// waits there, where the most urgent goes first.
+    /// waits there, where the most urgent goes first; of what no provider leads to whoever is to take turns has its place by now.
     fn throttled_for(&self, access: &Access, observed: &Observed, step: &Step) -> Option<Duration> {
         let source = observe::source(self, access)?;
         let of_shoot = source.shoot().and_then(|_| self.targets.throttled_for(&source));
@@ -402,6 +419,7 @@ impl Controller for ClusterAccessController {
         }
         if cached.terminating {
             self.providers.budgets.stop_waiting(&key);
+            self.targets.turns.stop_waiting(&key);
             self.target_rights.remove_access(&key);
         }
         let (mut planned, mut takes_away) = (self.planned(&cached), false);
@@ -420,7 +438,8 @@ impl Controller for ClusterAccessController {
             }
             planned = self.planned(&cached);
         }
-        let turn = planned.as_ref().and_then(|(observed, step)| self.waits_for_turn(&key, observed, step));
+        let turn =
+            planned.as_ref().and_then(|(observed, step)| self.waits_for_turn(&key, &cached, observed, step));
         // What is not allowed any more is taken away at once, whatever else waits.
         if turn.is_some() && !takes_away {
             return self.at(turn);

@@ -8,8 +8,8 @@ use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, kyma,
-    needs_labels, valid_until,
+    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Turn,
+    kyma, needs_labels, valid_until,
 };
 use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
 use coppice_runtime::error::chain;
@@ -79,6 +79,10 @@ pub(super) fn observed(
     let user_name = spec.issuer.is_of_garden().then(|| user_name(&memory.value)).flatten();
     let narrows = narrows(controller, access, &spec);
     let source = source(controller, access);
+    let turn = match (memory.turn, provider) {
+        (Turn::Unasked, None) if !takes_turns(controller, source.as_ref(), memory) => Turn::Granted,
+        (turn, _) => turn,
+    };
     let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
     Some(Observed {
         uid: access.uid.to_string(),
@@ -92,7 +96,7 @@ pub(super) fn observed(
         cluster: memory.cluster,
         permission: memory.permission.clone(),
         grant: memory.grant,
-        turn: memory.turn,
+        turn,
         min_forget_after,
         narrows,
         target: memory.identity.clone(),
@@ -100,6 +104,13 @@ pub(super) fn observed(
         output: memory.output.clone(),
         progress: memory.progress.clone(),
     })
+}
+
+/// Whether the most urgent go first where no provider leads: the target has, or had a moment ago, too many requests. Who has begun goes on.
+fn takes_turns(controller: &ClusterAccessController, source: Option<&Source>, memory: &Memory) -> bool {
+    let turns = &controller.targets.turns;
+    memory.progress == Progress::Nothing
+        && source.is_some_and(|source| turns.was_throttled(source, controller.now()))
 }
 
 /// The user of the certificate in a kubeconfig of ours; none if it is none.

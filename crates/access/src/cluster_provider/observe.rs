@@ -23,7 +23,7 @@ pub(super) async fn observe(
     spec: &ClusterProviderSpec,
 ) -> Result<Observation, ReadError> {
     let shared = &controller.shared;
-    let waiting = shared.providers.budgets.waiting(&provider.name, controller.server_clock.now().now());
+    let waiting = shared.providers.budgets.waiting(&*provider.name, controller.server_clock.now().now());
     let mut usage = Usage { waiting, ..Usage::default() };
     shared.accesses.for_each(|access| {
         let cluster = shared.providers.cluster_of(access);

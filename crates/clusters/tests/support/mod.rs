@@ -57,6 +57,8 @@ impl StoredAccess {
     }
 
     pub(crate) fn observed(&self, memory: &Memory) -> Observed {
+        // Nobody has to be asked where no provider leads.
+        let turn = self.spec.cluster.provider_name().map_or(Turn::Granted, |_| memory.turn);
         Observed {
             uid: "u".to_owned(),
             generation: self.generation,
@@ -69,7 +71,7 @@ impl StoredAccess {
             cluster: ClusterFact::Unread,
             permission: memory.permission.clone(),
             grant: GrantVerdict::Settled,
-            turn: memory.turn,
+            turn,
             min_forget_after: None,
             narrows: false,
             target: memory.target.clone(),
