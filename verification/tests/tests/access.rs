@@ -19,11 +19,12 @@ use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
 use super::access_bind;
+use super::access_control::access_policies;
 use super::access_rotation::{away, killed_at_each_request, one_credential};
 
 type Test = anyhow::Result<()>;
 
-const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
+pub(crate) const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
 /// What certificates of the target are asked for with.
 pub(crate) const SIGNING_REQUESTS: &str = "certificatesigningrequests";
 /// Who may write ClusterAccesses, and read no Secret.
@@ -248,6 +249,7 @@ fn a_credential_is_issued_with_its_rights_alone_rotated_restored_and_revoked() -
         let bootstrap = clusters.there.service_account("coppice-access", "coppice-bootstrap").await?;
         clusters.bootstrap(&std::fs::read_to_string(&bootstrap)?).await?;
         who_may_ask(&clusters).await?;
+        access_policies::hold(&clusters.here).await?;
         let program = clusters.program(&clusters.account).await?;
         let with_log = |error: anyhow::Error| error.context(program.last_lines());
         issued(&clusters).await.map_err(with_log)?;

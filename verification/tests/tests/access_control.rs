@@ -1,11 +1,12 @@
 //! What the API server itself refuses, whoever asks: the admission policies and roles of the installation.
 
+pub(crate) mod access_policies;
 pub(crate) mod raw_requests;
 
 use anyhow::ensure;
 use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR};
 use coppice_tests::{Operator, TestCluster, on_own_plane, on_shared_plane};
-use raw_requests::{JSON, MERGE, PLAIN, Wire, cron_job, deployment, grant_everything};
+use raw_requests::{JSON, MERGE, PLAIN, Wire, cron_job, deployment, event, grant_everything};
 use serde_json::{Value, json};
 
 type Test = anyhow::Result<()>;
@@ -372,24 +373,19 @@ fn a_stolen_token_scales_to_and_from_zero_only_and_writes_only_what_is_its_own()
         let answer =
             wire.send("POST", "/apis/coordination.k8s.io/v1/namespaces/own/leases", PLAIN, lease).await?;
         ensure!(answer.refused("Coppice creates no Lease but"), "{answer:?}");
-        let event = |name: &str, reporter: &str| {
-            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "own"},
-                "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": reporter, "reportingInstance": "i",
-                "action": "a", "reason": "R", "type": "Normal", "regarding": {"kind": "ConfigMap", "namespace": "own", "name": "x"}})
-        };
         test_cluster
-            .kubectl_stdin(ADMIN, &["create", "-f", "-"], &event("theirs", "kubelet").to_string())
+            .kubectl_stdin(ADMIN, &["create", "-f", "-"], &event("own", "theirs", "kubelet").to_string())
             .await?;
         let events = "/apis/events.k8s.io/v1/namespaces/own/events";
         let forged = json!({"metadata": {"labels": {"x": "y"}}});
         for answer in [
-            wire.send("POST", events, PLAIN, event("forged", "kubelet")).await?,
+            wire.send("POST", events, PLAIN, event("own", "forged", "kubelet")).await?,
             wire.send("PATCH", &format!("{events}/theirs"), MERGE, forged.clone()).await?,
             wire.send("PATCH", "/api/v1/namespaces/own/events/theirs", MERGE, forged).await?,
         ] {
             ensure!(answer.refused("Coppice writes Events in its own name only"), "{answer:?}");
         }
-        ensure!(wire.send("POST", events, PLAIN, event("ours", "coppice")).await?.accepted());
+        ensure!(wire.send("POST", events, PLAIN, event("own", "ours", "coppice")).await?.accepted());
         Ok(())
     })
 }

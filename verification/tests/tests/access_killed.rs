@@ -1,5 +1,5 @@
 //! The program is killed at each write of a rotation of certificates, which cannot be revoked, also while the target signs them: what is left of
-//! each, and what a life asks for. Tokens: `access.rs`.
+//! each, and what a life asks for. Tokens: `access_rotation.rs`.
 
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;

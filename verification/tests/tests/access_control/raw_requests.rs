@@ -33,6 +33,15 @@ pub(crate) fn deployment(namespace: &str, name: &str, replicas: u32) -> Value {
     })
 }
 
+/// An Event about a `ConfigMap`, in the name of this reporter.
+pub(crate) fn event(namespace: &str, name: &str, reporter: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": reporter, "reportingInstance": "i",
+        "action": "a", "reason": "R", "type": "Normal", "regarding": {"kind": "ConfigMap", "namespace": namespace, "name": "x"}
+    })
+}
+
 /// The holder of a token.
 pub(crate) struct Wire {
     client: reqwest::Client,
