@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::access::{Clusters, access, bare, is_settled, refused, rules};
 use super::access_provider::author;
+use super::from_kim;
 
 type Test = anyhow::Result<()>;
 
@@ -37,6 +38,7 @@ fn gardener_issues_for_a_shoot_what_it_grants_to_those_alone_whom_a_provider_all
         rotated(&clusters).await.map_err(with_log)?;
         not_allowed(&clusters).await.map_err(with_log)?;
         narrower(&clusters).await.map_err(with_log)?;
+        from_kim::moved(&clusters).await.map_err(with_log)?;
         ends(&clusters).await.map_err(with_log)
     })
 }

@@ -38,6 +38,7 @@ mod crash;
 mod demo;
 mod example_ci;
 mod faults;
+mod from_kim;
 mod from_ska;
 mod gitops;
 mod input;
