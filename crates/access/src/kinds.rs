@@ -175,3 +175,38 @@ impl Kind for OutputSecrets {
         object.uid == other.uid && is_later(&object.resource_version, &other.resource_version)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use coppice_runtime::clock::Clock;
+    use coppice_runtime::server_clock::ServerClock;
+    use coppice_runtime::store::Store;
+    use coppice_scripted::{Answer, Followers, NOW, scripted};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_secrets_with_our_label_metadata_alone_is_asked_for_and_nothing_of_others_is_kept() {
+        // Of a server that answers with whole objects, whatever it is asked for.
+        let labels = json!({"coppice.dev/access": "u", "example.org/team": "one"});
+        let metadata =
+            json!({"name": "out", "namespace": "team", "uid": "s", "resourceVersion": "7", "labels": labels});
+        let secret = json!({"metadata": metadata, "type": "Opaque", "data": {"kubeconfig": "c2VjcmV0"}});
+        let list = json!({"metadata": {"resourceVersion": "9"}, "items": [secret]});
+        let (clients, requests) = scripted(move |_, _, _| Answer::Object(200, list.clone()));
+        let store = Store::<OutputSecrets>::default();
+        let mut followers = Followers::new(&clients, &ServerClock::new(Clock::following_tokio(NOW)));
+        followers.fill(&store).await;
+        let [name, uid, resource_version, access] = ["out", "s", "7", "u"].map(Box::from);
+        assert_eq!(*store.get("team", "out").unwrap(), OutputMeta { name, uid, resource_version, access });
+        let requests = requests.lock().unwrap();
+        assert!(!requests.is_empty(), "it was listed");
+        for sent in requests.iter() {
+            assert_eq!(sent.path, "/api/v1/secrets");
+            assert!(sent.query.contains("labelSelector=coppice.dev%2Faccess"), "{}", sent.query);
+            let accept = sent.headers[http::header::ACCEPT].to_str().unwrap();
+            assert!(accept.starts_with("application/json;as=PartialObjectMetadataList;"), "{accept}");
+        }
+    }
+}
