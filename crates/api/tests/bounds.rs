@@ -102,7 +102,7 @@ fn every_atomic_list_says_why_it_is_atomic() {
     found.retain(|(_, list)| list.x_kubernetes_list_type.as_deref() == Some("atomic"));
     let says = |list: &JSONSchemaProps| {
         let text = list.description.as_deref().unwrap_or_default();
-        text.contains("Atomic: ") || text.contains("Atomic, ")
+        text.contains("Atomic:") || text.contains("Atomic,")
     };
     let silent: Vec<_> =
         found.iter().filter(|(_, list)| !says(list)).map(|(path, _)| path.as_str()).collect();

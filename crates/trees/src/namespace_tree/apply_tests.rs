@@ -126,6 +126,7 @@ async fn a_tree_is_set_up_write_by_write_and_the_uid_of_its_root_is_stored_first
     assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("QuotaChanging")));
     // Kubernetes limits by it.
     let mut quota = server.object::<TreeQuotas>("shop", "coppice");
+    quota["metadata"]["namespace"] = json!("shop");
     quota["status"] = json!({"hard": {"pods": "10"}, "used": {"pods": "0"}});
     server.put::<TreeQuotas>(quota);
     let (end, sent) = reconciled(&server, &[]).await;
