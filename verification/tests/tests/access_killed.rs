@@ -4,7 +4,7 @@
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::{Fault, FaultRule, Proxy, TraceEntry};
+use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy};
 use coppice_plane::{ADMIN, Plane};
 use coppice_tests::on_own_plane;
 use coppice_tests::shoot::PROJECT_NAMESPACE;
@@ -43,9 +43,9 @@ fn killed_at_every_write_there_is_one_certificate_and_the_one_before_in_status()
         let (lives, asked) = rotated(&clusters, [&here, &there], |life| life + 1, approvals).await?;
         // One life ended before it was approved, and one right after.
         ensure!((2..lives).contains(&asked), "{asked} in {lives} lives");
-        killed_while_signed(&there)?;
         ensure!(clusters.in_target("csr").await?.is_empty());
-        not_approved(&clusters, &here).await
+        not_approved(&clusters, &here).await?;
+        killed_while_signed(&clusters, &there).await
     })
 }
 
@@ -76,16 +76,28 @@ fn killed_at_every_write_there_is_one_certificate_of_gardener_and_the_one_before
     })
 }
 
-/// Lives ended at each request by which a certificate is asked for, approved, read back and cleaned up after: none of these requests got
-/// to the target.
-fn killed_while_signed(there: &Proxy) -> Test {
-    let entries = there.trace().entries();
+/// Killed at each request by which a certificate is asked for, approved, read back and cleaned up after, before it gets to the target: the next
+/// life ends the rotation, with one certificate and nothing left.
+async fn killed_while_signed(clusters: &Clusters, there: &Proxy) -> Test {
     for (verb, subresource) in [("create", ""), ("update", "approval"), ("get", ""), ("delete", "")] {
-        let is_lost = |entry: &TraceEntry| {
+        let id = format!("at-{verb}-{}", if subresource.is_empty() { "itself" } else { subresource });
+        clusters.change("ci", &json!({"rotate": id})).await?;
+        let is_it = Match::any().when(move |entry| {
             let asked = (&*entry.resource, &*entry.verb, &*entry.subresource);
-            asked == (SIGNING_REQUESTS, verb, subresource) && entry.status.is_none()
-        };
-        ensure!(entries.iter().any(is_lost), "no life ended at {verb} {subresource}");
+            asked == (SIGNING_REQUESTS, verb, subresource)
+        });
+        let held = there.add(FaultRule::new(is_it, Fault::HoldRequest));
+        let mut program = clusters.next_life(&clusters.account).await?;
+        let asked = tokio::time::timeout(TIMEOUT, held.held(1)).await;
+        asked.with_context(|| format!("{id}: {}", program.last_lines()))?;
+        program.kill().await?;
+        held.discard();
+        there.clear();
+        let program = clusters.next_life(&clusters.account).await?;
+        let rotated = |access: &Value| is_settled(access) && access["status"]["rotated"] == *id;
+        clusters.until("ci", "rotated", rotated).await.with_context(|| program.last_lines())?;
+        one_certificate(clusters).await?;
+        ensure!(clusters.in_target("csr").await?.is_empty(), "{id}");
     }
     Ok(())
 }

@@ -64,8 +64,9 @@ async fn waits_for_approval(
     });
     let approve = json!({"spec": {"approval": approval}}).to_string();
     test_cluster.patch("cnsman", "", name, &approve).await?;
-    let manager = approved(test_cluster, name, "True", "ApprovalGiven").await?;
+    // Until now nothing was announced.
     let since = instant(&condition(&manager, "Approved")["lastTransitionTime"])?;
+    approved(test_cluster, name, "True", "ApprovalGiven").await?;
     for namespace in namespaces {
         let waits = waits_for(test_cluster, namespace, "BudgetSpent").await?;
         let notice = &waits["status"]["notice"];

@@ -109,7 +109,8 @@ async fn protected(cluster: &Setup) -> Test {
     is_set_up(cluster, "kube").await?;
     cluster.request(ADMIN, "kube", "kube-web", &json!({"pods": "1"})).await?;
     let (reason, message) = cluster.refused("kube", "kube-web").await?;
-    let advised = message.contains("it belongs to Kubernetes; create a Subnamespace with another name");
+    let advised = ["it belongs to Kubernetes", "create a Subnamespace with another name"];
+    let advised = advised.iter().all(|words| message.contains(words));
     ensure!(reason == "NamespaceProtected" && advised, "{reason}: {message}");
     ensure!(cluster.test_cluster.get("namespace", "", "kube-web").await?.is_none());
     limited(cluster, &[("kube", "10")]).await
