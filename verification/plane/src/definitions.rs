@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of Cluster API, out of its Go module: each as it is there, but with one version, since only a webhook of its
+//! The `CustomResourceDefinitions` of Cluster API, out of its Go module: each as it is there, but with one version, since only a webhook of its
 //! own could convert another one.
 
 use std::{fs, path::Path};

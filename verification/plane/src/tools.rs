@@ -33,7 +33,7 @@ const GO_ENV: [(&str, &str); 4] = [
 
 /// The package of a module that is itself the tool, and not only names it in `go.mod`.
 const OWN_PACKAGE: &str = ".";
-/// The folder of a module that is no program: its CustomResourceDefinitions are what is used of it.
+/// The folder of a module that is no program: its `CustomResourceDefinitions` are what is used of it.
 const DEFINITIONS: &str = "config/crd/bases";
 
 /// One binary and where it comes from.
@@ -145,7 +145,7 @@ pub fn gardener() -> Result<PathBuf> {
     folder(&GARDENER)
 }
 
-/// A file with the CustomResourceDefinitions of Cluster API, a `List` in JSON, for tests with its clusters: from `COPPICE_PLANE_BIN` if it is
+/// A file with the `CustomResourceDefinitions` of Cluster API, a `List` in JSON, for tests with its clusters: from `COPPICE_PLANE_BIN` if it is
 /// there, else made once in the cache. Each has the version `v1beta2` alone, and no conversion.
 pub fn cluster_api() -> Result<PathBuf> {
     single(&CLUSTER_API)

@@ -23,7 +23,7 @@ pub const EXTENDERS: [Extender; 6] = [
 /// By these the autoscaler of Cluster API knows how many machines there may be.
 const MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
 const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
-/// The longest name of a MachineDeployment, which is the value of a label, too.
+/// The longest name of a `MachineDeployment`, which is the value of a label, too.
 const LONGEST_NAME: usize = 63;
 /// So many replicas has a control plane that survives a failure.
 const REPLICAS: u32 = 3;

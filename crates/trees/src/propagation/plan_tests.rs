@@ -261,8 +261,8 @@ fn of_many_problems_the_first_three_are_said_and_how_many_more_there_are() {
     assert_eq!(message.matches("is not copied").count(), 3, "{message}");
     assert!(!message.contains(" more"), "{message}");
     let (_, _, message) = said_of(&sources, 5);
-    let named = |name: &str| message.contains(&format!("RoleBinding {name} of namespace a "));
-    assert_eq!(names.map(named), [true, true, true, false, false], "{message}");
+    let is_said = |name: &str| message.contains(&format!("RoleBinding {name} of namespace a "));
+    assert_eq!(names.map(is_said), [true, true, true, false, false], "{message}");
     assert!(message.ends_with("; and 2 more"), "{message}");
     let unclear = Propagated { propagate_to: Some("stage in test".into()), ..(*sources[1]).clone() };
     let (_, _, message) = said_of(&[sources[0].clone(), Arc::new(unclear)], 1);

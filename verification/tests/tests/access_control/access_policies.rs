@@ -83,14 +83,14 @@ async fn metadata(account: &Wire, admin: &Wire, path: &str) -> Test {
     for answer in account.every_write(path, &with(&[FINALIZER])).await? {
         ensure!(answer.accepted(), "{path}: {answer:?}");
     }
-    let patch = async |by: &Wire, finalizers: &[&str]| by.send("PATCH", path, MERGE, with(finalizers)).await;
+    let merged = async |by: &Wire, finalizers: &[&str]| by.send("PATCH", path, MERGE, with(finalizers)).await;
     let theirs = [FINALIZER, "example.org/theirs"];
-    ensure!(patch(admin, &theirs).await?.accepted(), "{path}");
-    let answer = patch(account, &[FINALIZER]).await?;
+    ensure!(merged(admin, &theirs).await?.accepted(), "{path}");
+    let answer = merged(account, &[FINALIZER]).await?;
     ensure!(answer.refused(OWN), "{path}: {answer:?}");
     // While nothing was issued or made whoever may write it takes it off.
-    ensure!(patch(admin, &[]).await?.accepted(), "{path}");
-    ensure!(patch(account, &[FINALIZER]).await?.accepted(), "{path}");
+    ensure!(merged(admin, &[]).await?.accepted(), "{path}");
+    ensure!(merged(account, &[FINALIZER]).await?.accepted(), "{path}");
     Ok(())
 }
 
