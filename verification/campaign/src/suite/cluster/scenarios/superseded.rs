@@ -29,6 +29,17 @@ fn made(name: &str, pipeline: &str, branch: &str, commit: &str) -> Request {
     Request::post("/api/v1/namespaces", &object)
 }
 
+/// A pod whose container never starts by itself.
+fn pod_that_waits(namespace: &str, name: &str) -> Request {
+    let labels = json!({ "plane.coppice.dev/outcome": "pending" });
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": namespace, "labels": labels },
+        "spec": { "containers": [{ "name": "main", "image": "test" }], "restartPolicy": "Never" },
+    });
+    Request::post(&format!("/api/v1/namespaces/{namespace}/pods"), &object)
+}
+
 /// `ci-old`, which is ready, and at 15 s `ci-new` of a later pipeline, and its pod.
 fn two(name: &'static str, about: &'static str, notice: &str) -> Scenario {
     let mut scenario = scenario(name, about);
@@ -69,14 +80,19 @@ pub(super) fn never_ready() -> Scenario {
     scenario
 }
 
-/// Its node fell silent before it had said that the pod is ready.
+/// The pod of the later namespace runs, and its node fell silent before it had said that the pod is ready.
 pub(super) fn never_said() -> Scenario {
     let mut scenario = two(
         "cluster-readiness-unknown",
         "a pod runs in a namespace of a later pipeline, nobody says whether it is ready, and the older one stays",
         "5s",
     );
-    scenario.script.push(ScriptStep::at(20, |_| pod_runs("ci-new", "p", "Unknown")));
+    // The kubelet of the simulation would say so at once.
+    scenario.script.truncate(1);
+    scenario.script.extend([
+        ScriptStep::at(16, |_| pod_that_waits("ci-new", "p")),
+        ScriptStep::at(20, |_| pod_runs("ci-new", "p", "Unknown")),
+    ]);
     scenario.ends =
         vec!["ci-old: there, Ok Watching", "ci-new: there, Ok Watching", "ci: governs 2, due 0, Reconciled"];
     scenario
