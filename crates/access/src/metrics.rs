@@ -101,9 +101,6 @@ struct ByResult {
 const ISSUED: &str = "2xx";
 /// In place of a code: there was no answer, or one that is not used.
 const NO_CODE: &str = "error";
-/// Who issues credentials.
-const ISSUERS: [Issuer; 4] =
-    [Issuer::TokenRequest, Issuer::ClientCertificate, Issuer::GardenerAdmin, Issuer::GardenerViewer];
 
 /// Up to a day: a target may be away for long before a credential is issued.
 fn issue_time() -> Histogram {
@@ -219,7 +216,7 @@ impl AccessMetrics {
             for result in ["valid", "invalid", "unknown"] {
                 let _ = this.tried_out_again.get_or_create(&ByResult { result });
             }
-            for issuer in ISSUERS {
+            for issuer in Issuer::ALL {
                 let _ = this.issuer_calls.get_or_create(&ByIssuer { issuer: issuer.as_str(), code: ISSUED });
             }
         }

@@ -20,6 +20,10 @@ pub enum Issuer {
 }
 
 impl Issuer {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::TokenRequest, Self::ClientCertificate, Self::GardenerAdmin, Self::GardenerViewer];
+
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()

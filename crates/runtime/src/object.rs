@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use coppice_api::DecodeError;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde::Deserialize;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -31,6 +32,18 @@ pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status, Self::Annotati
     /// Drops of a status what no cache needs.
     fn compact_status(status: &mut Self::Status) {
         let _ = status;
+    }
+}
+
+/// The reference to an object, as Events have it.
+pub fn reference<K: OwnKind>(object: &K::Object) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
+        kind: Some(K::KIND.to_owned()),
+        namespace: K::NAMESPACED.then(|| object.namespace.to_string()),
+        name: Some(object.name.to_string()),
+        uid: Some(object.uid.to_string()),
+        ..ObjectReference::default()
     }
 }
 

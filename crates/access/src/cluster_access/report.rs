@@ -4,9 +4,7 @@ use coppice_api::Reason;
 use coppice_clusters::valid_until;
 use coppice_clusters_api::names::LABEL_ACCESS;
 use coppice_clusters_api::{Cause, ClusterAccessStatus};
-use coppice_runtime::kind::Kind as _;
-use coppice_runtime::object::OwnKind as _;
-use k8s_openapi::api::core::v1::ObjectReference;
+use coppice_runtime::object::reference;
 
 use super::{AccessKey, ClusterAccessController};
 use crate::kinds::{Access, ClusterAccesses};
@@ -133,15 +131,8 @@ fn publish(
     message: &str,
 ) {
     tracing::info!(namespace = %access.namespace, access = %access.name, reason, "{message}");
-    let about = ObjectReference {
-        api_version: Some(ClusterAccesses::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
-        kind: Some(ClusterAccesses::KIND.to_owned()),
-        namespace: Some(access.namespace.to_string()),
-        name: Some(access.name.to_string()),
-        uid: Some(access.uid.to_string()),
-        ..ObjectReference::default()
-    };
-    controller.events.publish_of_spec((about, access.generation), warning, reason, ACTION, message);
+    let of = (reference::<ClusterAccesses>(access), access.generation);
+    controller.events.publish_of_spec(of, warning, reason, ACTION, message);
 }
 
 /// Reports an object that is left alone because it was written by another version, or past the API server's checks.

@@ -2,9 +2,7 @@
 
 use coppice_api::condition::{self, Condition, READY};
 use coppice_clusters_api::ClusterProviderStatus;
-use coppice_runtime::kind::Kind as _;
-use coppice_runtime::object::OwnKind as _;
-use k8s_openapi::api::core::v1::ObjectReference;
+use coppice_runtime::object::reference;
 
 use super::ClusterProviderController;
 use crate::kinds::{ClusterProviders, Provider};
@@ -25,16 +23,9 @@ pub(super) fn saved(
         return;
     }
     tracing::info!(provider = %provider.name, reason = ready.reason.as_str(), "{}", ready.message);
-    let about = ObjectReference {
-        api_version: Some(ClusterProviders::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
-        kind: Some(ClusterProviders::KIND.to_owned()),
-        name: Some(provider.name.to_string()),
-        uid: Some(provider.uid.to_string()),
-        ..ObjectReference::default()
-    };
     let warning = ready.status != "True";
     controller.events.publish_of_spec(
-        (about, provider.generation),
+        (reference::<ClusterProviders>(provider), provider.generation),
         warning,
         &ready.reason,
         ACTION,

@@ -4,9 +4,7 @@ use coppice_api::Reason;
 use coppice_clusters::managed::{LiveFact, Managed, Shape};
 use coppice_clusters_api::names::LABEL_MANAGED_CLUSTER;
 use coppice_clusters_api::{ClusterState, ManagedClusterStatus};
-use coppice_runtime::kind::Kind as _;
-use coppice_runtime::object::OwnKind as _;
-use k8s_openapi::api::core::v1::ObjectReference;
+use coppice_runtime::object::reference;
 
 use super::{ClusterKey, ManagedClusterController};
 use crate::kinds::{ManagedClusterObject, ManagedClusters};
@@ -74,15 +72,8 @@ fn publish(
     message: &str,
 ) {
     tracing::info!(namespace = %managed.namespace, cluster = %managed.name, reason, "{message}");
-    let about = ObjectReference {
-        api_version: Some(ManagedClusters::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
-        kind: Some(ManagedClusters::KIND.to_owned()),
-        namespace: Some(managed.namespace.to_string()),
-        name: Some(managed.name.to_string()),
-        uid: Some(managed.uid.to_string()),
-        ..ObjectReference::default()
-    };
-    controller.events.publish_of_spec((about, managed.generation), warning, reason, ACTION, message);
+    let of = (reference::<ManagedClusters>(managed), managed.generation);
+    controller.events.publish_of_spec(of, warning, reason, ACTION, message);
 }
 
 /// Reports an object that is left alone because it was written by another version, or past the API server's checks.

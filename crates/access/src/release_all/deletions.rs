@@ -2,23 +2,12 @@
 
 use anyhow::bail;
 use coppice_runtime::client::Clients;
-use coppice_runtime::leader::{Gate, NotLeader};
+use coppice_runtime::leader::Gate;
 use coppice_runtime::write::{self, Revision, WriteError};
 use tokio::time::{Instant, sleep};
 
-use super::{PAUSE, WRITES_WAIT, each, listed_until};
+use super::{PAUSE, StepError, WRITES_WAIT, each, listed_until};
 use crate::kinds::{Access, ClusterAccesses};
-
-/// Why one is not being deleted yet.
-#[derive(Debug, thiserror::Error)]
-enum DeleteError {
-    /// The API server did not do it.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// The Lease is not held any more.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-}
 
 /// Deletes every one that is not being deleted.
 ///
@@ -39,7 +28,7 @@ pub(super) async fn delete_all(clients: &Clients, gate: &Gate) -> anyhow::Result
         let results = each(living, |access| delete(clients.clone(), gate.clone(), access)).await;
         let failed = results.into_iter().find_map(|(at, result)| result.err().map(|error| (at, error)));
         let Some((at, error)) = failed else { continue };
-        let is_refused = matches!(error, DeleteError::Write(WriteError::Refused(_)));
+        let is_refused = matches!(error, StepError::Write(WriteError::Refused(_)));
         if is_refused || Instant::now() + PAUSE >= end {
             bail!(
                 "ClusterAccess {at} could not be deleted: {error}. With --credentials revoke the account needs the right to delete ClusterAccesses; or \
@@ -53,7 +42,7 @@ pub(super) async fn delete_all(clients: &Clients, gate: &Gate) -> anyhow::Result
 
 /// Deletes one, whatever revision there is of it; its place, and what came of it. It has our finalizer then if anything was issued for it:
 /// after an uninstallation that kept it, it has none.
-async fn delete(clients: Clients, gate: Gate, access: Access) -> (String, Result<(), DeleteError>) {
+async fn delete(clients: Clients, gate: Gate, access: Access) -> (String, Result<(), StepError>) {
     let deleted = async {
         let permit = gate.permit()?;
         if !access.has_finalizer && (access.status.has_touched_target() || access.status_error.is_some()) {
@@ -63,7 +52,7 @@ async fn delete(clients: Clients, gate: Gate, access: Access) -> (String, Result
         let revision = Revision { uid: &access.uid, resource_version: None };
         match write::delete_object::<ClusterAccesses>(&clients, &permit, at, revision).await {
             Ok(()) | Err(WriteError::Gone) => Ok(()),
-            Err(error) => Err(DeleteError::from(error)),
+            Err(error) => Err(StepError::from(error)),
         }
     };
     let deleted = deleted.await;

@@ -1,24 +1,13 @@
 //! Takes our finalizer off all objects of a kind.
 
 use coppice_runtime::client::Clients;
-use coppice_runtime::leader::{Gate, NotLeader};
+use coppice_runtime::leader::Gate;
 use coppice_runtime::object::OwnKind;
 use coppice_runtime::read::ListError;
 use coppice_runtime::write::{self, WriteError};
 use tokio::time::{Instant, sleep};
 
-use super::{PAUSE, each, listed_until};
-
-/// Why one has it still.
-#[derive(Debug, thiserror::Error)]
-enum TakeOffError {
-    /// The API server did not do it.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// The Lease is not held any more.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-}
+use super::{PAUSE, StepError, each, listed_until};
 
 /// Takes it off each object that has it, as it was read, until none has it or the time is over. `off` is called for each, as it was before;
 /// what has it still, each with why.
@@ -51,11 +40,11 @@ pub(super) async fn take_off<K: OwnKind>(
             match result {
                 Ok(()) => off(&object),
                 // Somebody else has.
-                Err(TakeOffError::Write(WriteError::Gone)) => {}
+                Err(StepError::Write(WriteError::Gone)) => {}
                 Err(error) => {
                     left.push(format!("{} {}/{}: {error}", K::KIND, object.namespace, object.name));
                     // The next list says whether it was.
-                    if matches!(error, TakeOffError::Write(WriteError::Ambiguous(_))) {
+                    if matches!(error, StepError::Write(WriteError::Ambiguous(_))) {
                         unknown.push(object);
                     }
                 }
@@ -79,11 +68,11 @@ async fn take_off_one<K: OwnKind>(
     clients: Clients,
     gate: Gate,
     object: K::Object,
-) -> (K::Object, Result<(), TakeOffError>) {
+) -> (K::Object, Result<(), StepError>) {
     let taken_off = async {
         let permit = gate.permit()?;
         write::remove_finalizer::<K>(&clients, &permit, &object).await?;
-        Ok::<(), TakeOffError>(())
+        Ok::<(), StepError>(())
     };
     let taken_off = taken_off.await;
     (object, taken_off)

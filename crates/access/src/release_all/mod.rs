@@ -23,12 +23,13 @@ use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::events::Events;
-use coppice_runtime::leader::Gate;
+use coppice_runtime::leader::{Gate, NotLeader};
 use coppice_runtime::lease::{Election, LeaseSettings, keep, take_over};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::object::OwnKind;
 use coppice_runtime::read::{self, ListError};
 use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::write::WriteError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -86,6 +87,17 @@ pub struct Setup {
     pub hold: Duration,
     /// Whether it only says what it would do.
     pub dry_run: bool,
+}
+
+/// Why something was not done to an object.
+#[derive(Debug, thiserror::Error)]
+enum StepError {
+    /// The API server did not do it.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The Lease is not held any more.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
 }
 
 /// The name in the Lease of a `release-all` in this pod.

@@ -5,9 +5,8 @@ use coppice_api::Reason;
 use coppice_clusters::valid_until;
 use coppice_clusters_api::names::LABEL_ACCESS;
 use coppice_runtime::events::Events;
-use coppice_runtime::object::OwnKind;
+use coppice_runtime::object::{OwnKind, reference};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{Credentials, print_line};
 use crate::cluster_access::Ending;
@@ -196,13 +195,5 @@ pub(super) fn planned_of_cluster(managed: &ManagedClusterObject) -> Option<Strin
 }
 
 fn publish<K: OwnKind>(events: &Events, object: &K::Object, reason: Reason, note: &str) {
-    let about = ObjectReference {
-        api_version: Some(K::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
-        kind: Some(K::KIND.to_owned()),
-        namespace: Some(object.namespace.to_string()),
-        name: Some(object.name.to_string()),
-        uid: Some(object.uid.to_string()),
-        ..ObjectReference::default()
-    };
-    events.publish(about, true, reason.as_str(), ACTION, note);
+    events.publish(reference::<K>(object), true, reason.as_str(), ACTION, note);
 }

@@ -109,9 +109,18 @@ pub fn delete_after(after: &str) -> Value {
 
 /// Creates a pod that no controller owns.
 pub fn pod(namespace: &str, name: &str) -> Request {
+    labeled_pod(namespace, name, &json!({ "app": "test" }))
+}
+
+/// The same, whose container the simulated kubelet never starts.
+pub fn pod_that_waits(namespace: &str, name: &str) -> Request {
+    labeled_pod(namespace, name, &json!({ "plane.coppice.dev/outcome": "pending" }))
+}
+
+fn labeled_pod(namespace: &str, name: &str, labels: &Value) -> Request {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": name, "namespace": namespace, "labels": { "app": "test" } },
+        "metadata": { "name": name, "namespace": namespace, "labels": labels },
         "spec": { "containers": [{ "name": "main", "image": "test" }], "restartPolicy": "Never" },
     });
     Request::post(&format!("/api/v1/namespaces/{namespace}/pods"), &object)

@@ -322,7 +322,7 @@ impl TreePlan {
             (Err(_), Some(_)) => "Unknown",
             (Err(_), None) => "False",
         };
-        let (reason, mut message) = state.err().unwrap_or_else(|| in_force(observation));
+        let (reason, mut message) = state.err().unwrap_or_else(|| reconciled(observation));
         let before = condition::find(&self.status.conditions, READY).filter(|before| {
             before.reason == reason.as_str() && before.observed_generation == Some(tree.generation)
         });
@@ -367,7 +367,7 @@ impl TreePlan {
 
 /// Nothing is left to do. What is named as a partition may be created later, or be the wrong name: as long as it is not there it keeps
 /// no transfer from anywhere.
-fn in_force(observation: &Observation) -> Why {
+fn reconciled(observation: &Observation) -> Why {
     let absent = &observation.absent_partitions;
     let partitions = match &observation.tree.spec {
         Ok(spec) if !absent.is_empty() => format!(

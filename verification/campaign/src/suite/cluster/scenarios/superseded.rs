@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_sim::scenario::objects::{cluster_manager, pod, pod_runs};
+use coppice_sim::scenario::objects::{cluster_manager, pod, pod_runs, pod_that_waits};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
 use serde_json::{Value, json};
@@ -27,17 +27,6 @@ fn made(name: &str, pipeline: &str, branch: &str, commit: &str) -> Request {
     let metadata = json!({ "name": name, "labels": labels });
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
     Request::post("/api/v1/namespaces", &object)
-}
-
-/// A pod whose container never starts by itself.
-fn pod_that_waits(namespace: &str, name: &str) -> Request {
-    let labels = json!({ "plane.coppice.dev/outcome": "pending" });
-    let object = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": name, "namespace": namespace, "labels": labels },
-        "spec": { "containers": [{ "name": "main", "image": "test" }], "restartPolicy": "Never" },
-    });
-    Request::post(&format!("/api/v1/namespaces/{namespace}/pods"), &object)
 }
 
 /// `ci-old`, which is ready, and at 15 s `ci-new` of a later pipeline, and its pod.
