@@ -59,9 +59,8 @@ pub(super) fn plan(
         None if status.governor.breaker == config.status.governor.breaker => {
             return Some(ConfigStep::CreateKey);
         }
-        None => {}
-        // Not known: what is said of it stays, and of which spec; the next reconcile reads it again.
-        Some(Err(KeyProblem::Unreadable { .. })) => {
+        // Not known, or created next: what is said of it stays, and of which spec; it is read again before anything else is said.
+        None | Some(Err(KeyProblem::Unreadable { .. })) => {
             status.observed_generation = config.status.observed_generation;
             return (status != *config.status).then(|| ConfigStep::WriteStatus(Box::new(status)));
         }

@@ -91,6 +91,8 @@ fn a_key_that_cannot_be_read_or_created_keeps_no_breaker_out_of_the_ledger() {
     assert_eq!(opened.observed_generation, None, "so that this status is about no spec yet");
 
     let opened = status(next(observed(), None, vec![pods.clone()]));
+    assert_eq!(opened.conditions, [], "it is in force once the key is there");
+    assert_eq!(opened.observed_generation, None);
     assert_eq!(opened.governor.breaker, Some(pods));
     assert_eq!(next(observed(), None, Vec::new()), Some(ConfigStep::CreateKey));
     assert_eq!(next(None, Some(Err(unreadable())), Vec::new()), None, "this may not be the very first start");
