@@ -13,6 +13,7 @@ pub mod deleted_namespace;
 pub mod health;
 pub mod identity;
 pub mod limits;
+pub mod lint;
 pub mod losses;
 pub mod managed_namespace;
 pub mod manager;

@@ -5,39 +5,13 @@
 //! is made, so that a mistake has to be made twice.
 
 use coppice_api::config::GovernorStatus;
+pub use coppice_api::lint::PlanViolation;
 use coppice_api::manager::{Action, Intent, NextStep, Notice};
 use coppice_quantity::time::ServerTime;
 
 use crate::PlatformSettings;
 use crate::facts::NamespaceFacts;
 use crate::governor::{self, Share};
-
-/// A rule that a plan breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanViolation {
-    /// A step without the intent that was observed, or a plan that drops the intent of its step.
-    StepWithoutIntent,
-    /// An intent, of a step or new, without an id, a reason or the digest of the policies.
-    Unexplained,
-    /// An intent, of a step or new, that does not name the namespace's uid: its requests would have no precondition.
-    NoPrecondition,
-    /// An intent whose action is not that of its policy.
-    NotOfItsPolicy,
-    /// A destructive intent, of a step or new, in a namespace that is protected.
-    Protected,
-    /// A destructive step while something says that there is none: spec, namespace, facts, settings or budget.
-    Forbidden,
-    /// A deletion before its notice has run.
-    BeforeNotice,
-    /// A notice with an earlier date than before.
-    NoticeMovedEarlier,
-    /// A notice of a policy that does not delete.
-    NoticeOfNothing,
-    /// What has been done is not what status says: firings, or workloads that are scaled down.
-    HistoryChanged,
-    /// Nothing is done, and status does not say why.
-    Silent,
-}
 
 /// A step is that of the intent that was observed, and of its action.
 pub fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<PlanViolation> {
