@@ -1,5 +1,7 @@
 //! The status of each cluster manager. Pure.
 
+mod lint;
+
 use std::sync::Arc;
 
 use coppice_api::cluster_manager::{DueCounts, NamespaceCounts};
@@ -47,7 +49,10 @@ pub(super) fn plan(observation: &Observation) -> StatusPlan {
             .then(|| StatusWrite { manager: Arc::clone(manager), status: Box::new(status) })
     });
     let next_check = observation.census.as_ref().and_then(|census| census.next_check);
-    StatusPlan { writes: writes.collect(), next_check }
+    let plan = StatusPlan { writes: writes.collect(), next_check };
+    let said = || plan.writes.iter().map(|write| &write.status).collect::<Vec<_>>();
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{:?}", said());
+    plan
 }
 
 /// Whether nothing is counted only because annotations have not been read.

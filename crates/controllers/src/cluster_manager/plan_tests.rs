@@ -258,3 +258,6 @@ fn a_channel_that_there_is_not_is_named() {
     let silent = observation(manager(&json!({"selector": {"names": ["a"]}}), &json!({})), 3);
     assert!(!written(&silent).unwrap().1.contains("ChannelsKnown"), "where nobody is notified");
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;

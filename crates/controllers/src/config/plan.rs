@@ -1,5 +1,7 @@
 //! What is missing, one step at a time. Pure.
 
+mod lint;
+
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::config::GovernorSpec;
 use coppice_api::{CoppiceConfigStatus, Reason};
@@ -23,6 +25,17 @@ pub(super) enum ConfigStep {
 
 /// The next step; none if nothing is missing.
 pub(super) fn plan(
+    observation: &Observation,
+    setup: &OperatorOptions,
+    managed: u64,
+    now: Timestamp,
+) -> Option<ConfigStep> {
+    let step = missing(observation, setup, managed, now);
+    debug_assert_eq!(lint::lint(observation, step.as_ref()), Vec::new(), "{step:?}");
+    step
+}
+
+fn missing(
     observation: &Observation,
     setup: &OperatorOptions,
     managed: u64,

@@ -98,3 +98,6 @@ fn a_key_that_cannot_be_read_or_created_keeps_no_breaker_out_of_the_ledger() {
     assert_eq!(next(None, Some(Err(unreadable())), Vec::new()), None, "this may not be the very first start");
     assert_eq!(next(None, None, Vec::new()), Some(ConfigStep::CreateConfig));
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;

@@ -1,5 +1,7 @@
 //! What becomes of a record. Pure.
 
+mod lint;
+
 use coppice_api::DeletionPhase;
 use coppice_api::notify::{DeletionNotification, MessageDelivery, MessageState};
 use coppice_kinds::DeletionRecord;
@@ -61,6 +63,12 @@ impl OldestKept {
 
 /// The next step.
 pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
+    let plan = decide(observation);
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{plan:?}");
+    plan
+}
+
+fn decide(observation: &Observation) -> DeletedNamespacePlan {
     let Observation { record, now, .. } = observation;
     let after = |from: Timestamp, time: SignedDuration| from.checked_add(time).unwrap_or(Timestamp::MAX);
     let now_or = |due: Timestamp, step: DeletedNamespaceStep| {

@@ -183,3 +183,6 @@ fn messages_are_sent_once_the_namespace_is_gone_and_recorded_before_that() {
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
     assert_eq!(planned_of(true, notified, gone, None, gone_at).step, Some(DeletedNamespaceStep::MakeRoom));
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;
