@@ -1,5 +1,7 @@
 //! What becomes of a `NamespaceTree`: the one next write, or why there is none. Pure.
 
+mod lint;
+
 use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, ConditionState, READY};
@@ -73,6 +75,7 @@ pub(super) fn plan(observation: &Observation) -> TreePlan {
         None => plan.decide(observation),
     };
     plan.describe(observation, state);
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{:?} of {:?}", plan.step, plan.status);
     plan
 }
 

@@ -555,3 +555,6 @@ fn a_partition_that_nobody_has_created_is_said_while_the_tree_is_ready() {
     let created = Observation { tree: stored, ..ready() };
     assert_eq!(said(&plan(&created)).2, "the tree has the quota that spec gives it");
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;

@@ -1,5 +1,7 @@
 //! What a namespace is to have of those above it, and what has to be done for that. Pure.
 
+mod lint;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +52,12 @@ pub(super) struct MissingCopy {
 
 /// Decides. Depends on nothing but its argument.
 pub(super) fn plan(observation: &Observation) -> PropagationPlan {
+    let plan = needed(observation);
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{plan:?}");
+    plan
+}
+
+fn needed(observation: &Observation) -> PropagationPlan {
     let mut plan = PropagationPlan { steps: Vec::new(), problems: Vec::new(), modes: None };
     let there = observation.namespace.as_ref().is_some_and(|namespace| !namespace.terminating);
     if !there || observation.stale.is_some() {

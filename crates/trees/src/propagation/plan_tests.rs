@@ -481,3 +481,6 @@ proptest! {
         }
     }
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;

@@ -1,5 +1,7 @@
 //! What becomes of a `QuotaTransfer`: the one next write, or why there is none. Pure.
 
+mod lint;
+
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::{QuotaTransferStatus, Reason, TransferPhase};
 use coppice_hierarchy::{
@@ -75,6 +77,12 @@ fn is_agreed(spec: &ValidTransfer, source: &str) -> bool {
 
 /// Decides. Depends on nothing but its argument.
 pub(super) fn plan(observation: &Observation) -> TransferPlan {
+    let plan = next(observation);
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{:?} of {:?}", plan.step, plan.status);
+    plan
+}
+
+fn next(observation: &Observation) -> TransferPlan {
     let object = &observation.object;
     let mut plan = TransferPlan {
         status: (*object.status).clone(),

@@ -341,3 +341,6 @@ fn a_quota_that_cannot_be_understood_stops_it() {
     assert_eq!((&stopped.step, why(&stopped).1.as_str()), (&Step::Nothing, "QuotaTaken"));
     assert_eq!(stopped.status.ended_at, None);
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;
