@@ -9,6 +9,8 @@
 //! What takes something away in the target, narrower rights and revocations, waits for nothing that keeps credentials from being
 //! issued.
 
+mod lint;
+
 use coppice_api::Reason;
 use coppice_clusters_api::cluster_access::MAX_NAMESPACES;
 use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
@@ -154,6 +156,12 @@ impl Step {
 
 /// What is done next.
 pub fn plan(observed: &Observed, now: Timestamp) -> Step {
+    let step = next(observed, now);
+    debug_assert_eq!(lint::lint(observed, &step, now), Vec::new(), "{step:?}");
+    step
+}
+
+fn next(observed: &Observed, now: Timestamp) -> Step {
     let step = if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) };
     if !step.is_in_target() {
         return step;

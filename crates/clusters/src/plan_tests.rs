@@ -566,3 +566,6 @@ fn what_was_revoked_in_time_is_not_said_to_be_skipped() {
     observed.progress = Progress::AllRevoked;
     assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: true });
 }
+
+#[path = "plan_lint_tests.rs"]
+mod lint;

@@ -4,6 +4,8 @@
 //! spec that was restored, or an object that was, is compared by what it says, not by a number. That it is so counts when the object's
 //! status is about the generation that was written.
 
+mod lint;
+
 use coppice_api::Reason;
 use coppice_clusters_api::names::{
     ANNOTATION_APPLIED, ANNOTATION_AUTHENTICATION, ANNOTATION_CONFIRM_DELETION, ANNOTATION_HASH,
@@ -115,6 +117,12 @@ pub enum ManagedStep {
 
 /// The next step.
 pub fn plan(observed: &Managed, now: Timestamp) -> ManagedStep {
+    let step = next(observed, now);
+    debug_assert_eq!(lint::lint(observed, &step), Vec::new(), "{step:?}");
+    step
+}
+
+fn next(observed: &Managed, now: Timestamp) -> ManagedStep {
     if observed.deleting {
         return deletion(observed, now);
     }

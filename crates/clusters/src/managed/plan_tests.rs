@@ -519,3 +519,5 @@ fn a_deletion_by_gardener_is_confirmed_and_forced_only_where_it_has_failed_for_l
 
 #[path = "plan_gardener_tests.rs"]
 mod gardener;
+#[path = "plan_lint_tests.rs"]
+mod lint;
