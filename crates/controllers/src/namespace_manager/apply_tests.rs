@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use coppice_kinds::Namespaces;
+use coppice_kinds::{Deployments, Namespaces};
 use coppice_runtime::controller::Controller as _;
 use coppice_scripted::{Sent, WriteAnswer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::NamespaceManagers;
 use super::*;
@@ -16,11 +16,23 @@ const DELETE: &str = "DELETE namespaces/ci-1";
 
 /// A namespace that is a day old, with a manager that deletes it after an hour and without notice.
 async fn due() -> (Scene, Arc<NamespaceManagers>) {
-    let mut scene = Scene::new().with_settings();
+    following(Scene::new().with_settings(), &after_an_hour(&json!({"delete": {}})), &Value::Null).await
+}
+
+/// The spec of a manager whose only policy does this once its namespace is an hour old.
+pub(super) fn after_an_hour(then: &Value) -> Value {
+    json!({"policies": [{"name": "end", "when": {"ttl": {"after": "1h"}}, "then": then}]})
+}
+
+/// A namespace that is a day old, with a manager that has this spec and this status.
+pub(super) async fn following(
+    mut scene: Scene,
+    spec: &Value,
+    status: &Value,
+) -> (Scene, Arc<NamespaceManagers>) {
     scene.namespace("ci-1", "u", false);
-    let spec =
-        json!({"policies": [{"name": "end", "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}}]});
-    scene.server.put::<Managers>(json!({"metadata": {"name": "end", "namespace": "ci-1"}, "spec": spec}));
+    let metadata = json!({"name": "end", "namespace": "ci-1"});
+    scene.server.put::<Managers>(json!({"metadata": metadata, "spec": spec, "status": status}));
     let controller = Arc::new(NamespaceManagers::new(Arc::clone(&scene.shared)));
     scene.followers.add(&controller).await;
     controller.started();
@@ -33,11 +45,48 @@ async fn reconciled(
     controller: &Arc<NamespaceManagers>,
     answers: &[WriteAnswer],
 ) -> Vec<Sent> {
+    ended(scene, controller, answers).await.1
+}
+
+/// How it ends, and the same writes.
+pub(super) async fn ended(
+    scene: &Scene,
+    controller: &Arc<NamespaceManagers>,
+    answers: &[WriteAnswer],
+) -> (&'static str, Vec<Sent>) {
     scene.server.answer_writes(answers.iter().copied());
-    reconcile(controller, ManagerKey::new("ci-1", "end")).await;
+    let end = reconcile(controller, ManagerKey::new("ci-1", "end")).await;
     let mut sent = scene.server.writes();
     sent.retain(|one| !one.path.contains("events.k8s.io"));
-    sent
+    (end, sent)
+}
+
+/// These writes come first, in this order.
+#[track_caller]
+pub(super) fn begins_with(sent: &[Sent], expected: &[&str]) {
+    let lines = lines(sent);
+    assert!(lines.join(" ").starts_with(&expected.join(" ")), "{lines:?}");
+}
+
+/// The changes of workloads.
+pub(super) fn scaled(sent: &[Sent]) -> Vec<&Sent> {
+    sent.iter().filter(|one| one.method == http::Method::PATCH).collect()
+}
+
+/// Has a Deployment of so many replicas in the namespace.
+pub(super) fn put_deployment(scene: &Scene, replicas: i32) {
+    let metadata = json!({"name": "web", "namespace": "ci-1", "uid": "w"});
+    scene.server.put::<Deployments>(json!({"metadata": metadata, "spec": {"replicas": replicas}}));
+}
+
+/// The Deployment as it is.
+pub(super) fn deployment(scene: &Scene) -> Value {
+    scene.server.object::<Deployments>("ci-1", "web")
+}
+
+/// What status has of one of three replicas that was scaled down by the first firing.
+pub(super) fn recorded() -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "w", "replicas": 3, "firing": 0}])
 }
 
 #[tokio::test(start_paused = true)]

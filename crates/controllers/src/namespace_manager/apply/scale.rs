@@ -78,3 +78,7 @@ impl ScaleDecision for ManagerDecision<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "scale_tests.rs"]
+mod tests;

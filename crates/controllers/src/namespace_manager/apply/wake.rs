@@ -28,3 +28,7 @@ pub(super) async fn execute(
     let woken = wake::wake(&shared.clients, permit, &settings, &key.namespace, entries).await;
     Ok(woken.map_or(StepResult::Wait(None), |outcome| StepResult::Completed(outcome, manager)))
 }
+
+#[cfg(test)]
+#[path = "wake_tests.rs"]
+mod tests;

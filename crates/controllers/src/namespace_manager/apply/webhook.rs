@@ -32,3 +32,7 @@ pub(super) async fn submit(
     };
     Ok(StepResult::Wait(webhook::submit(shared, subject, intent, message, allow)))
 }
+
+#[cfg(test)]
+#[path = "webhook_tests.rs"]
+mod tests;
