@@ -24,7 +24,8 @@ pub(super) fn lint(observation: &Observation, plan: &PropagationPlan) -> Vec<Pla
     let is_known = observation.stale.is_none() && !matches!(observation.place, Place::Unknown(_));
     let mut once = BTreeSet::new();
     let each_once = plan.steps.iter().all(|step| once.insert(name(step)));
-    if !plan.steps.is_empty() && !(is_there && is_known) || !each_once {
+    let may_act = plan.steps.is_empty() || is_there && is_known;
+    if !(may_act && each_once) {
         findings.push(PlanViolation::Forbidden);
     }
     let place = ReasonPlace::Propagated;
