@@ -47,7 +47,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     findings.extend(out_of_context(&ignored, &metadata));
     findings.extend(mutant_features(&metadata));
     findings.extend(used_by_the_product(&metadata));
-    findings.extend(dependencies::unused(root, &metadata, &sources::files(root)?)?);
+    let files = sources::files(root)?;
+    findings.extend(test_programs(&metadata));
+    findings.extend(left_out(&files));
+    findings.extend(dependencies::unused(root, &metadata, &files)?);
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
         // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
         let tree = cargo(
@@ -67,6 +70,38 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let makefile = std::fs::read_to_string(root.join("Makefile")).context("read Makefile")?;
     findings.extend(built_together("Makefile", &makefile));
     Ok(findings)
+}
+
+/// The file that lists the test files of a package.
+const SUITE: &str = "tests/suite.rs";
+
+/// Packages with more than one program of tests: each links all that it depends on again, which takes seconds.
+fn test_programs(metadata: &Value) -> Vec<String> {
+    let programs = |package: &Value| {
+        let targets = package["targets"].as_array().into_iter().flatten();
+        targets.filter(|target| target["kind"] == json!(["test"])).count()
+    };
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages
+        .filter(|package| programs(package) > 1)
+        .map(|package| format!("{}: its tests are several programs: list them in {SUITE}", package["name"]))
+        .collect()
+}
+
+/// Test files that no program of tests has as a module, and that do not run.
+fn left_out(files: &[sources::File]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (suite, text) in files.iter().filter(|(path, _)| path.ends_with(SUITE)) {
+        let folder = suite.parent();
+        let beside = files.iter().filter(|(path, _)| path.parent() == folder && path != suite);
+        for (path, _) in beside.filter(|(path, _)| path.extension().is_some_and(|end| end == "rs")) {
+            let module = format!("mod {};", path.file_stem().unwrap_or_default().to_string_lossy());
+            if !text.lines().any(|line| line == module) {
+                findings.push(format!("{} does not run: {} has no {module:?}", path.display(), suite.display()));
+            }
+        }
+    }
+    findings
 }
 
 /// The image of each program, in a file of its own.
@@ -304,6 +339,31 @@ mod tests {
         let packages = packages(&metadata).unwrap();
         assert!(packages[0].uses.is_empty());
         assert!(packages[1].uses.contains("a"));
+    }
+
+    #[test]
+    fn tests_that_are_several_programs_or_do_not_run_are_found() {
+        let target = |kind: &str| json!({"kind": [kind]});
+        let metadata = json!({"packages": [
+            {"name": "one", "targets": [target("lib"), target("bin"), target("test")]},
+            {"name": "two", "targets": [target("test"), target("test")]},
+        ]});
+        assert_eq!(
+            test_programs(&metadata),
+            ["\"two\": its tests are several programs: list them in tests/suite.rs"]
+        );
+        let file = |path: &str, text: &str| (Path::new(path).to_owned(), text.to_owned());
+        let files = [
+            file("crates/a/tests/listed.rs", ""),
+            file("crates/a/tests/forgotten.rs", ""),
+            file("crates/a/tests/data.json", ""),
+            file("crates/a/tests/suite.rs", "// mod forgotten;\nmod listed;\n"),
+            file("crates/b/tests/alone.rs", ""),
+        ];
+        assert_eq!(
+            left_out(&files),
+            ["crates/a/tests/forgotten.rs does not run: crates/a/tests/suite.rs has no \"mod forgotten;\""]
+        );
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Every text, key, list and map in our kinds has a bound: what one object can hold, every operator keeps in memory. And every list
 //! of a status says how it is merged.
 
-mod support;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-use support::schemas;
+use crate::support::schemas;
 
 /// Whether it is refused whatever it is: none is ever stored.
 fn is_refused(schema: &JSONSchemaProps) -> bool {

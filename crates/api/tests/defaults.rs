@@ -1,12 +1,10 @@
 //! Every optional field of a spec says what holds without it, and why.
 
-mod support;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-use support::schemas;
+use crate::support::schemas;
 
 /// Selectors are those of Kubernetes.
 const SELECTORS: [&str; 2] = ["matchLabels", "matchExpressions"];

@@ -1,11 +1,9 @@
 //! `coppice audit`: the policy, and what a log says.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::run;
+use crate::support::server::{against, list, status};
 use serde_json::{Value, json};
-use support::run;
-use support::server::{against, list, status};
 
 /// A line of a log: user, verb, group and resource, namespace and name, code.
 fn line(

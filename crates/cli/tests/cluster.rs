@@ -1,12 +1,10 @@
 //! What of a cluster a ManagedCluster would change, and what others have changed of it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::server::{Script, against, status_of};
 use coppice_clusters::managed::shoot::authentication;
 use coppice_clusters_api::ManagedClusterSpec;
 use serde_json::{Value, json};
-use support::server::{Script, against, status_of};
 
 const MANAGED: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/team/managedclusters/shop";
 const CLUSTER: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/team/clusters/shop";

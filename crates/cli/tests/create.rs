@@ -1,11 +1,9 @@
 //! `coppice create` and `coppice quota` against an API server that answers from a script.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::run;
+use crate::support::server::{Script, against, list, status, status_of};
 use serde_json::{Value, json};
-use support::run;
-use support::server::{Script, against, list, status, status_of};
 
 const CREATE: &str = "POST /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces";
 const READ: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces/shop-web";

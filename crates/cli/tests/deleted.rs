@@ -1,10 +1,8 @@
 //! `list --deleted` and `explain` of a namespace that is gone, against an API server that answers from a script.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::server::{Script, against, list, status, status_of};
 use serde_json::{Value, json};
-use support::server::{Script, against, list, status, status_of};
 
 const RECORDS: &str = "GET /apis/coppice.dev/v1alpha1/deletednamespaces";
 const EVENTS: &str = "GET /api/v1/namespaces/default/events";

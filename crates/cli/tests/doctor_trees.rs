@@ -1,9 +1,7 @@
 //! What `coppice doctor` says of trees: of pods where a tree limits what pods request, and of a namespace that does not go.
 
-mod support;
-
+use crate::support::server::{Script, against, list, status};
 use serde_json::{Value, json};
-use support::server::{Script, against, list, status};
 
 fn version() -> Value {
     json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",

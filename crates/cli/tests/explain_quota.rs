@@ -1,10 +1,8 @@
 //! What `coppice explain` says of the quota of a namespace of a tree, against an API server that answers from a script.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::server::{Script, against, list, status};
 use serde_json::{Value, json};
-use support::server::{Script, against, list, status};
 
 const QUOTAS: &str = "GET /api/v1/namespaces/shop-web/resourcequotas";
 const OBJECT: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces/shop-web";

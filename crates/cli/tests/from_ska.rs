@@ -1,12 +1,10 @@
 //! What `docs/from-ska.md` says of the import is so.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{fixture, run};
 use serde_json::Value;
-use support::{fixture, run};
 
 /// What stands in the tables and is no field of the settings.
 const NO_FIELDS: [&str; 2] = ["null", "get-owner-info"];

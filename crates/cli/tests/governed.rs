@@ -1,12 +1,12 @@
 //! What `plan` and `explain` say about namespaces under cluster managers, from files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::{governed, run};
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_sim::simulate::WATCHED_KINDS;
 use serde_json::Value;
-use support::{governed, run};
 
 #[test]
 fn plan_has_a_line_for_each_governed_namespace() {

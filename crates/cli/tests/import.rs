@@ -1,9 +1,9 @@
 //! `import consol`: that operator's manifests as ours.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
-use support::{fixture, run};
+use crate::support::{fixture, run};
 
 fn import(name: &str) -> support::Ran {
     run("coppice import consol -", &fixture(&format!("consol/{name}.yaml")))

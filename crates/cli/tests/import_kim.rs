@@ -1,10 +1,8 @@
 //! `import kim`: objects of Kyma Infrastructure Manager as ours.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Ran, fixture, run};
 use serde_json::{Value, json};
-use support::{Ran, fixture, run};
 
 fn import(text: &str) -> Ran {
     run("coppice import kim -", text)

@@ -1,13 +1,9 @@
 //! `import ska`: that system's settings as cluster managers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/ska.rs"]
-mod ska;
-mod support;
-
+use crate::support::ska::{documents, import, of, one, specs};
+use crate::support::{fixture, run};
 use serde_json::{Value, json};
-use ska::{documents, import, of, one, specs};
-use support::{fixture, run};
 
 #[test]
 fn the_values_of_the_chart_become_the_managers_that_they_mean() {

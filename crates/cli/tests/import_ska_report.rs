@@ -1,13 +1,11 @@
 //! `import ska`: what it keeps from being deleted that stays there, and what it says of the rest.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/ska.rs"]
-mod ska;
-mod support;
+use crate::support;
 
+use crate::support::ska::{documents, import, of, one, remarks, specs};
+use crate::support::{fixture, run};
 use serde_json::{Value, json};
-use ska::{documents, import, of, one, remarks, specs};
-use support::{fixture, run};
 
 /// The only remark that has this text.
 fn remark<'a>(ran: &'a support::Ran, kind: &str, text: &str) -> &'a str {

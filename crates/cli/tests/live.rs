@@ -1,11 +1,9 @@
 //! Commands against an API server that answers from a script: what they send, and what they make of the answers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::NOW;
+use crate::support::server::{against, list, status, status_of};
 use serde_json::{Value, json};
-use support::NOW;
-use support::server::{against, list, status, status_of};
 
 const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers";
 const MANAGER: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers/m";

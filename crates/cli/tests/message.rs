@@ -1,10 +1,10 @@
 //! `coppice message`: what owners are notified of, from files.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::{Ran, governed, run, run_at};
 use serde_json::Value;
-use support::{Ran, governed, run, run_at};
 
 /// What a cluster manager has that notifies owners.
 const NOTIFY: &str = "    owner: {annotations: [{key: mail, format: Email}, {key: slack, format: Slack}]}\n    notify: {channels: [mail, slack], on: \

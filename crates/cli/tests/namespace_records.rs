@@ -1,10 +1,8 @@
 //! What users ask for a governed namespace, against an API server that answers from a script.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::server::{RecordedRequest, Script, against, list, status, status_of};
 use serde_json::{Value, json};
-use support::server::{RecordedRequest, Script, against, list, status, status_of};
 
 const NAMESPACE: &str = "GET /api/v1/namespaces/a";
 const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers";

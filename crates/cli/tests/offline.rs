@@ -1,9 +1,7 @@
 //! `plan` and `explain` from files, without a cluster.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
-use support::{NOW, cluster, fixture, run, run_at};
+use crate::support::{NOW, cluster, fixture, run, run_at};
 
 #[test]
 fn plan_shows_what_will_happen_when_and_why() {

@@ -1,11 +1,11 @@
 //! `coppice plan` of trees of namespaces: what goes, in which order, what waits for what, and what returns.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::run;
+use crate::support::server::{against, list, status, status_of};
 use serde_json::{Value, json};
-use support::run;
-use support::server::{against, list, status, status_of};
 
 const DELETED: &str = "2026-03-01T12:00:00Z";
 

@@ -1,12 +1,12 @@
 //! `coppice probe` against an API server that answers from a script; with real clusters it runs in `verification/tests`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::run;
+use crate::support::server::{Script, against, list, status};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use support::run;
-use support::server::{Script, against, list, status};
 
 const ALL: &str = "/apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses";
 const LIST: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/default/clusteraccesses";

@@ -1,11 +1,9 @@
 //! What `explain` says of Events about workloads whose pods are refused.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::run;
+use crate::support::server::{Script, against, list, status};
 use serde_json::{Value, json};
-use support::run;
-use support::server::{Script, against, list, status};
 
 const EVENTS: &str = "GET /api/v1/namespaces/a/events";
 

@@ -1,8 +1,6 @@
 //! The arguments and the help of `coppice transfer`, `coppice transfer approve` and `coppice give-back`.
 
-mod support;
-
-use support::run;
+use crate::support::run;
 
 #[test]
 fn bad_arguments_say_what_to_write() {

@@ -1,11 +1,9 @@
 //! `coppice transfer`, `coppice transfer approve` and `coppice give-back` against an API server that answers from a script.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::Ran;
+use crate::support::server::{RecordedRequest, Script, against, status, status_of};
 use serde_json::{Value, json};
-use support::Ran;
-use support::server::{RecordedRequest, Script, against, status, status_of};
 
 const WHO: &str = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews";
 const MAY: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

@@ -1,10 +1,10 @@
 //! `coppice tree`, from files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::run;
 use serde_json::Value;
-use support::run;
 
 const TREES: &str = include_str!("fixtures/trees.yaml");
 

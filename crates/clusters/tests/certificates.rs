@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
@@ -15,7 +13,7 @@ use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use support::{Memory, StoredAccess};
+use crate::support::{Memory, StoredAccess};
 
 /// A certificate that was signed.
 #[derive(Clone, Debug)]

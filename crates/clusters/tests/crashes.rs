@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
@@ -17,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
 
-use support::{Memory, StoredAccess};
+use crate::support::{Memory, StoredAccess};
 
 /// A token: the credential that it was issued for, and the Secret in the target that it is bound to.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,11 @@
 //! What becomes of a request, step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Amounts, Server, amounts, at, resources};
 use coppice_hierarchy::{
     Child, Ledger, MAX_CHANGES, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Record, Resources,
     Write, decide, decide_root,
 };
-use support::{Amounts, Server, amounts, at, resources};
 
 /// A root, two children of it, and a child of the first.
 fn tree() -> Server {

@@ -1,11 +1,11 @@
 //! Every order of what two replicas can do, with reads and writes of each delayed or lost.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 
-use support::{Amounts, Content, Message, Reading, Server, at};
+use crate::support::{Amounts, Content, Message, Reading, Server, at};
 
 /// What the root has, and each child asks for: too little for two.
 const TOTAL: Amounts = [3, 0];

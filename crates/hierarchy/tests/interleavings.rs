@@ -2,11 +2,9 @@
 //! workloads come and go, requests change and namespaces are deleted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Amounts, Message, Reading, Server, added, amounts, at, resources};
 use coppice_hierarchy::QuotaDecision;
 use proptest::prelude::*;
-use support::{Amounts, Message, Reading, Server, added, amounts, at, resources};
 
 const TOTAL: Amounts = [20, 50];
 /// The namespaces beside the root, at most.

@@ -2,12 +2,10 @@
 //! late, its own allotment and that of a namespace beside are being changed, and it is perhaps deleted itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::moves::{BESIDE, Cluster, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task};
+use crate::support::{Amounts, added, amounts, at, resources};
 use coppice_hierarchy::{Departure, DepartureDecision, HeldAmount, Quota, Record};
 use proptest::prelude::*;
-use support::moves::{BESIDE, Cluster, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task};
-use support::{Amounts, added, amounts, at, resources};
 
 /// The server with what happened to it, and what it is to have been.
 struct Test {

@@ -1,11 +1,9 @@
 //! Random trees against a model that knows nothing but sums: what is allowed, and what everybody has afterwards.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Amounts, Server, amounts, resources};
 use coppice_hierarchy::QuotaDecision;
 use proptest::prelude::*;
-use support::{Amounts, Server, amounts, resources};
 
 const TOTAL: Amounts = [20, 50];
 const NAMESPACES: usize = 6;

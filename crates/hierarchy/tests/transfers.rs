@@ -2,16 +2,16 @@
 //! and go, requests change, and transfers are cancelled and namespaces deleted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
+use crate::support;
 
+use crate::support::transfers::{End, TransferReading};
+use crate::support::{Amounts, Message, Server, added, amounts, at, resources};
 use coppice_hierarchy::{
     AppliedTransfer, Ledger, Quota, Record, Resources, Stop, Transfer, TransferDecision, TransferStep,
 };
 use coppice_quantity::Quantity;
 use jiff::Timestamp;
 use proptest::prelude::*;
-use support::transfers::{End, TransferReading};
-use support::{Amounts, Message, Server, added, amounts, at, resources};
 
 const TOTAL: Amounts = [20, 50];
 /// Below the root 1 and 2, and one below each of them.

@@ -1,12 +1,12 @@
 //! What stops a manager whatever its policies say: settings that are missing, and too many managers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod support;
+use crate::support;
 
+use crate::support::Scene;
 use coppice_api::manager::Phase;
 use coppice_lifecycle::plan::{MAX_MANAGERS, Step};
 use coppice_lifecycle::record::StepOutcome;
-use support::Scene;
 
 const TTL: &str = "{ttl: {after: 40s}}";
 const ACTIONS: [&str; 3] = ["{delete: {}}", "{scaleDown: {}}", "{webhook: {url: 'http://r.team-a.svc/'}}"];

@@ -1,15 +1,12 @@
 //! What waits for approval, and what is made again each time it is deleted.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::{ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use serde::Deserialize;
 
-use cluster::{Scene, at, enforcing, spec};
+use crate::support::cluster::{Scene, at, enforcing, spec};
 
 /// One destructive step an hour, and so much notice.
 fn with_budget(manager: &str) -> Scene {

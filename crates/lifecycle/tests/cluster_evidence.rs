@@ -1,16 +1,13 @@
 //! What a decision of a cluster manager keeps of what it rests on: the record of the namespace goes with it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/health.rs"]
-mod health;
-
 use std::collections::BTreeMap;
 
 use coppice_api::{Labels, NamespacePhase};
 use coppice_lifecycle::facts::{PodFacts, PodPhase};
 use coppice_lifecycle::health::facts::{ContainerFacts, ContainerState, PodHealth, Readiness, Termination};
 
-use health::{Scene, at, spec};
+use crate::support::health::{Scene, at, spec};
 
 /// A pod that no controller owns, whose container has ended with this message.
 fn crashed(name: &str, phase: PodPhase, message: &str) -> PodFacts {

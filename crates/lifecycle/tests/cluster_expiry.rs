@@ -1,16 +1,13 @@
 //! How a record says that the date on which a namespace expires has changed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod scene;
-
 use coppice_api::managed_namespace::{Extension, RecordHold};
 use coppice_api::{ManagedNamespaceSpec, Reason};
 use coppice_lifecycle::cluster::NamespaceStep;
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use jiff::Timestamp;
 
-use scene::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 const KEY: &str = "example.org/ttl";
 

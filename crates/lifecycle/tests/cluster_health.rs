@@ -1,11 +1,6 @@
 //! What becomes of a namespace whose cluster manager looks at its health.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/health.rs"]
-mod health;
-#[path = "support/web.rs"]
-mod scaled;
-
 use coppice_api::condition::{self, READY};
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::notify::{MessageAbout, MessageState};
@@ -15,8 +10,8 @@ use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::record::{self, StepOutcome};
 
-use health::{Scene, at, spec};
-use scaled::web;
+use crate::support::health::{Scene, at, spec};
+use crate::support::web::web;
 
 /// Delivers every message of the record; what they are about.
 fn notified(scene: &mut Scene) -> Vec<MessageAbout> {

@@ -1,9 +1,6 @@
 //! How far a record and annotations go under the limits of a cluster manager.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod scene;
-
 use coppice_api::condition::{self, WITHIN_LIMITS};
 use coppice_api::managed_namespace::{Extension, Held, RecordHold, RecordLimits};
 use coppice_api::{ClusterNamespaceManagerSpec, NamespacePhase, Reason};
@@ -12,7 +9,7 @@ use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use scene::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 const HOUR: i64 = 3600;
 

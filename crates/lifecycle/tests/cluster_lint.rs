@@ -1,14 +1,11 @@
 //! Each rule for plans of cluster managers finds the plan that breaks it. That no plan breaks one, every other test shows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::lint::PlanViolation::{self, *};
 
-use cluster::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 const DUE: i64 = 161;
 

@@ -1,12 +1,8 @@
 //! What the owner of a governed namespace is notified of, and what waits for that.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-#[path = "support/health.rs"]
-mod health;
-#[path = "support/notices.rs"]
-mod notices;
+use crate::support::health;
+use crate::support::notices;
 
 use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::{Extension, RecordHold};
@@ -15,8 +11,10 @@ use coppice_lifecycle::cluster::{ValidClusterManager, ValidHours};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at};
-use notices::{MAIL, SKA, channels, delivered, ends, messages, only, owned, refused, scene, spec};
+use crate::support::cluster::{Scene, at};
+use crate::support::notices::{
+    MAIL, SKA, channels, delivered, ends, messages, only, owned, refused, scene, spec,
+};
 
 #[test]
 fn a_deletion_waits_for_its_announcement_and_then_for_the_whole_notice() {

@@ -1,9 +1,6 @@
 //! What policies that observe would have done, and how that is counted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::ManagedNamespaceSpec;
 use coppice_api::managed_namespace::Extension;
 use coppice_api::observed::{ObservedCounts, ObservedOutcome};
@@ -11,7 +8,7 @@ use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::cluster::observed::{NotedOutcomes, NotedPolicy, counts};
 use jiff::Timestamp;
 
-use cluster::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 /// Observes for ten seconds, and would delete after 100 with this notice.
 const OBSERVES: &str = "{selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 100s}, policies: [\

@@ -1,13 +1,10 @@
 //! Who owns a governed namespace: shown, and decided by nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 
-use cluster::{Scene, spec};
+use crate::support::cluster::{Scene, spec};
 
 const OWNER: &str =
     "mode: Enforce, owner: {annotations: [{key: ska, format: SKA}, {key: mail}], labels: [team]},";

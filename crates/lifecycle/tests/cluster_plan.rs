@@ -1,9 +1,6 @@
 //! What becomes of a namespace under a cluster manager: a sentence for each behaviour.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::condition::{self, READY};
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
@@ -11,7 +8,7 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::{self, StepOutcome};
 use jiff::Timestamp;
 
-use cluster::{Scene, at, enforcing, spec};
+use crate::support::cluster::{Scene, at, enforcing, spec};
 
 #[test]
 fn a_namespace_that_is_governed_gets_a_record_first() {

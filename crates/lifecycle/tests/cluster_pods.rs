@@ -1,16 +1,13 @@
 //! Policies of cluster managers that wait for pods to succeed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::Reason::{self, *};
 use coppice_api::manager::Verdict;
 use coppice_api::steps::Action;
 use coppice_lifecycle::facts::{PodFacts, PodPhase};
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at, web};
+use crate::support::cluster::{Scene, at, web};
 
 /// Acts when pods with the label component=main have succeeded for so long.
 fn manager(settle: &str, then: &str) -> String {

@@ -1,9 +1,6 @@
 //! Policies of cluster managers that scale workloads down: once, beside those that delete the namespace.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::Reason::*;
 use coppice_api::managed_namespace::{Extension, FiredPolicy, RecordHold};
 use coppice_api::steps::Action;
@@ -11,7 +8,7 @@ use coppice_api::{ScaledWorkload, Steps};
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 /// Scales down after 50 seconds and deletes after 100, with a notice.
 fn manager(notice: &str) -> String {

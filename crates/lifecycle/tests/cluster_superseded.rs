@@ -1,16 +1,13 @@
 //! When a namespace takes the place of an older one: a sentence for each behaviour.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/fleet.rs"]
-mod fleet;
-
 use coppice_api::condition::{self, IDENTIFIED};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::record::StepOutcome;
 use proptest::prelude::*;
 
-use fleet::{Environment, Fleet, MANAGER, at, web};
+use crate::support::fleet::{Environment, Fleet, MANAGER, at, web};
 
 /// Pipeline 10, run 100 of the project `shop`, for the branch `main` at the commit `abc`.
 fn environment(pipeline: u32) -> Environment {

@@ -1,9 +1,6 @@
 //! A namespace whose creator gives it a time to live, by an annotation.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod scene;
-
 use coppice_api::condition::{self, TTL_UNDERSTOOD};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{
@@ -12,7 +9,7 @@ use coppice_lifecycle::cluster::{
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_quantity::Duration;
 
-use scene::{Scene, at};
+use crate::support::cluster::{Scene, at};
 
 const KEY: &str = "example.org/ttl";
 

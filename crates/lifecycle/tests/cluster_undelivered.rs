@@ -1,10 +1,7 @@
 //! What becomes of messages to owners that cannot be delivered, and of the deletions that wait for them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-#[path = "support/notices.rs"]
-mod notices;
+use crate::support::cluster;
 
 use coppice_api::managed_namespace::Extension;
 use coppice_api::notify::{MessageAbout, MessageDelivery, MessageState};
@@ -13,8 +10,8 @@ use coppice_api::{ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::NamespaceStep;
 use coppice_lifecycle::message::OwnerMessage;
 
-use cluster::at;
-use notices::{MAIL, SKA, delivered, ends, messages, only, owned, refused, scene};
+use crate::support::cluster::at;
+use crate::support::notices::{MAIL, SKA, delivered, ends, messages, only, owned, refused, scene};
 
 #[test]
 fn what_is_refused_for_good_is_a_dead_letter_until_there_is_another_recipient() {

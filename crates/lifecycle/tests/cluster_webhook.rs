@@ -1,9 +1,6 @@
 //! Webhooks of cluster managers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use coppice_api::Reason::*;
 use coppice_api::managed_namespace::RecordHold;
 use coppice_api::steps::Action;
@@ -11,7 +8,7 @@ use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at, web};
+use crate::support::cluster::{Scene, at, web};
 
 const URL: &str = "https://ci.example.org/hook";
 

@@ -1,15 +1,13 @@
 //! The conditions that `kubectl wait` can use: their types and reasons are stable, whatever texts say.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Scene, at};
 use coppice_api::condition::{ACCEPTED, FIRED, READY};
 use coppice_api::manager::Phase;
 use coppice_api::{DecodeError, Reason};
 use coppice_lifecycle::record::StepOutcome;
-use support::{Scene, at};
 
 const TTL: &str = "{ttl: {after: 40s}}";
 

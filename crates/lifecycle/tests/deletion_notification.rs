@@ -1,18 +1,16 @@
 //! What the record of a deletion keeps of its message says the same as the message did while the namespace was there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-#[path = "support/notices.rs"]
-mod notices;
+use crate::support::cluster;
+use crate::support::notices;
 
 use coppice_api::Losses;
 use coppice_api::notify::{MessageLink, NotificationMessage};
 use coppice_lifecycle::cluster::NamespaceStep;
 use coppice_lifecycle::deletion_notification::{CompletedDeletion, content, kept};
 
-use cluster::at;
-use notices::{MAIL, delivered, ends, messages, owned, spec};
+use crate::support::cluster::at;
+use crate::support::notices::{MAIL, delivered, ends, messages, owned, spec};
 
 #[test]
 fn the_message_that_a_namespace_is_gone_says_where_to_read_more_and_what_is_lost() {

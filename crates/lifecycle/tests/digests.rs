@@ -1,14 +1,12 @@
 //! Whether a manager is armed: by digests of its policies, whichever version of Coppice wrote them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Scene, at, yaml};
 use coppice_api::manager::{Phase, Policy};
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::plan::Step;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_lifecycle::{DigestComparison, PolicyDigests};
-use support::{Scene, at, yaml};
 
 #[test]
 fn digests_stay_the_same_across_versions() {

@@ -2,11 +2,10 @@
 //! fires nothing, and nothing but its conditions is written again, once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::support::Scene;
 use coppice_api::condition::{self, READY};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase};
 use coppice_lifecycle::facts::{JobState, PodPhase};
@@ -15,7 +14,6 @@ use coppice_lifecycle::{DigestComparison, PolicyDigests};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
-use support::Scene;
 
 /// A status, and what it was written about.
 #[derive(Deserialize)]

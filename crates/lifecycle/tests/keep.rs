@@ -1,16 +1,11 @@
 //! The command that a message shows works under the limits of the cluster manager.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-#[path = "support/notices.rs"]
-mod notices;
-
 use coppice_api::managed_namespace::RecordHold;
 use coppice_lifecycle::message::MessageContent;
 
-use cluster::{Scene, at};
-use notices::{MAIL, channels, messages, owned, spec};
+use crate::support::cluster::{Scene, at};
+use crate::support::notices::{MAIL, channels, messages, owned, spec};
 
 /// What is announced 41 s after the creation of a namespace that expires after 100 s, under these limits.
 fn announced(limits: &str, span: Option<(i64, i64)>) -> MessageContent {

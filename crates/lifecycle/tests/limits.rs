@@ -1,15 +1,13 @@
 //! Managers work within the limits of the cluster manager that governs their namespace.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Scene, at, yaml};
 use coppice_api::condition::ACCEPTED;
 use coppice_api::manager::Phase;
 use coppice_api::{DecodeError, Reason, condition};
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::plan::Step;
 use coppice_lifecycle::record::StepOutcome;
-use support::{Scene, at, yaml};
 
 /// A ttl of an hour under a cluster manager with this spec.
 fn under(then: &str, cluster_manager: &str) -> Scene {

@@ -8,9 +8,9 @@ use coppice_lifecycle::lint::PlanViolation::{self, *};
 use coppice_lifecycle::plan::Step;
 use jiff::SignedDuration;
 
-mod support;
+use crate::support;
 
-use support::{Scene, at};
+use crate::support::{Scene, at};
 
 const DUE: i64 = 3_700;
 

@@ -1,13 +1,11 @@
 //! Notice, and clocks: what was announced holds, and nothing is early.
 
-mod support;
-
+use crate::support::{Scene, at, yaml};
 use coppice_api::Reason;
 use coppice_api::manager::{Hold, Verdict};
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::record::StepOutcome;
 use jiff::SignedDuration;
-use support::{Scene, at, yaml};
 
 fn ttl() -> Scene {
     Scene::policy("{ttl: {after: 40s}}", "{delete: {}}")

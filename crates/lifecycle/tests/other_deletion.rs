@@ -1,14 +1,12 @@
 //! A manager and the namespace's record that would both delete it: one notice, one decision.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::{Scene, at};
 use coppice_api::Reason;
 use coppice_api::manager::{NamespaceManagerStatus, NextStep};
 use coppice_api::steps::{Action, Intent, Notice};
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use jiff::SignedDuration;
-use support::{Scene, at};
 
 /// What another object says about the namespace of these scenes.
 struct Other {

@@ -1,15 +1,13 @@
 //! A deletion waits until a webhook of a manager in the namespace is delivered, ten minutes at most.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/cluster.rs"]
-mod cluster;
-#[path = "support/mod.rs"]
-mod support;
+use crate::support;
+use crate::support::cluster;
 
 use coppice_api::steps::{Action, Intent, Steps};
 use coppice_lifecycle::pending_webhook::PendingWebhook;
 
-use support::at;
+use crate::support::at;
 
 fn steps(action: Action) -> Steps {
     let intent = Intent {

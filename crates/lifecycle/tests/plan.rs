@@ -7,8 +7,7 @@
     reason = "tables of cases"
 )]
 
-mod support;
-
+use crate::support::{Scene, at, yaml};
 use coppice_api::Reason;
 use coppice_api::manager::{Hold, Phase, Verdict};
 use coppice_lifecycle::breaker;
@@ -16,7 +15,6 @@ use coppice_lifecycle::facts::{JobState, PodPhase};
 use coppice_lifecycle::plan::{Delivery, Step};
 use coppice_lifecycle::record::{StepOutcome, WEBHOOK_ATTEMPTS};
 use jiff::SignedDuration;
-use support::{Scene, at, yaml};
 
 const PODS: &str = "{podsSucceed: {selector: {matchLabels: {component: main}}, initialDelay: 60s}}";
 

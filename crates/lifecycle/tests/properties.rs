@@ -1,14 +1,12 @@
 //! What holds for every manager, whatever its spec, its past and the cluster.
 
-mod support;
-
+use crate::support::{Scene, at};
 use coppice_api::manager::{Action, Hold, Phase, Verdict};
 use coppice_lifecycle::facts::{JobState, PodPhase};
 use coppice_lifecycle::plan::{Delivery, Step};
 use coppice_lifecycle::record::StepOutcome;
 use jiff::SignedDuration;
 use proptest::prelude::*;
-use support::{Scene, at};
 
 const CONDITIONS: [&str; 6] = [
     "{ttl: {after: 40s}}",

@@ -2,10 +2,8 @@
 
 #![allow(clippy::items_after_statements, reason = "tables of cases")]
 
-mod support;
-
+use crate::support::{Scene, yaml};
 use coppice_api::manager::Phase;
-use support::{Scene, yaml};
 
 #[test]
 fn impossible_policies_are_refused_with_the_reason() {

@@ -1,14 +1,12 @@
 //! What status says: texts bounded, and in good English; verdicts as they were decided on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod support;
-
+use crate::support::Scene;
 use coppice_api::Reason;
 use coppice_api::manager::{Phase, Verdict};
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::plan::{Delivery, Step};
 use coppice_lifecycle::record::StepOutcome;
-use support::Scene;
 
 #[test]
 fn texts_in_status_are_cut_where_others_decide_their_length() {

@@ -4,10 +4,8 @@
 
 #![allow(clippy::type_complexity, reason = "a table of cases")]
 
-mod support;
-
+use crate::support::{Scene, at, yaml};
 use coppice_lifecycle::facts::{JobState, PodPhase};
-use support::{Scene, at, yaml};
 
 /// Waits for pods, with an announced deletion far away.
 fn waiting() -> Scene {

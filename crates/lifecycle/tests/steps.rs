@@ -1,9 +1,8 @@
 //! Steps of an object that is no manager of a namespace: announced, held back and decided by the same functions.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{Scene, at, yaml};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{Hold, Verdict};
 use coppice_api::steps::Action;
@@ -17,7 +16,6 @@ use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::steps::{self, Decided, DuePolicy, NoticeDelivery, Resumed};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
-use support::{Scene, at, yaml};
 
 /// Some object, and what it does to a namespace.
 struct Subject {

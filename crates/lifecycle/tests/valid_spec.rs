@@ -10,9 +10,7 @@ use coppice_lifecycle::plan::Step;
 use coppice_lifecycle::record::StepOutcome;
 use serde_json::{Value, to_value};
 
-mod support;
-
-use support::{Scene, yaml};
+use crate::support::{Scene, yaml};
 
 fn spec(when: &str, then: &str) -> NamespaceManagerSpec {
     yaml(&format!("{{policies: [{{name: p, when: {when}, then: {then}}}]}}"))

@@ -1,7 +1,7 @@
 //! Webhooks of channels: a receiver with a certificate of a private authority, reached directly and through a proxy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
+use crate::support;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-use support::{FixedResolver, request, settings};
+use crate::support::{FixedResolver, request, settings};
 
 const HOST: &str = "hook.team.svc";
 

@@ -1,7 +1,7 @@
 //! Messages in Slack, against a server that answers as Slack documents it, and mail that cannot be sent.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
+use crate::support;
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use support::{now, settings};
+use crate::support::{now, settings};
 
 type Received = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
 

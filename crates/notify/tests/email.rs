@@ -1,7 +1,7 @@
 //! Mail, against a server that answers as a test wants it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
+use crate::support;
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use support::{now, settings};
+use crate::support::{now, settings};
 
 /// What a server does at a command.
 #[derive(Clone, Copy)]

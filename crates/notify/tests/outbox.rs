@@ -1,8 +1,6 @@
 //! Deliveries beside the reconciles, with a deliverer that waits until it is released.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
-
 /// With rules for what one recipient gets, and for channels that fail.
 #[path = "outbox/ruled.rs"]
 mod ruled;
@@ -25,7 +23,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
-use support::{now, request};
+use crate::support::{now, request};
 
 type DeliveryResult = Result<Delivered, DeliverError>;
 const OK: Delivered = Delivered { status: 200, address: None };

@@ -1,7 +1,7 @@
 //! A receiver with a certificate of a private authority.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
+use crate::support;
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use rcgen::{CertificateParams, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use support::{FixedResolver, request, settings};
+use crate::support::{FixedResolver, request, settings};
 
 /// Serves `hook.team.svc` and returns the address and the authority's PEM.
 async fn receiver() -> (SocketAddr, String) {

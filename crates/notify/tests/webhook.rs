@@ -1,8 +1,6 @@
 //! One attempt against a receiver on this machine.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +18,7 @@ use coppice_notify::webhook::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use support::{FixedResolver, now, request, settings, webhook_client};
+use crate::support::{FixedResolver, now, request, settings, webhook_client};
 
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 

@@ -2,11 +2,9 @@
 //! real one, with the real one's answer.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tables of a test")]
 
-mod server_support;
-
+use crate::server_support::Expected::{Has, Says};
+use crate::server_support::{Row, TestServer, event_lines, play};
 use serde_json::{Value, json};
-use server_support::Expected::{Has, Says};
-use server_support::{Row, TestServer, event_lines, play};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/a";

@@ -1,13 +1,11 @@
 //! What clients need besides objects: discovery, reviews, call-outs.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod server_support;
-
 use std::sync::Arc;
 
+use crate::server_support::{TestServer, widget_definition};
 use coppice_sim::server::{Admission, AdmissionDenied, Operation, Request, Review};
 use serde_json::{Value, json};
-use server_support::{TestServer, widget_definition};
 
 #[test]
 fn groups_and_resources_are_listed_in_both_forms() {

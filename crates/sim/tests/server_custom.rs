@@ -1,11 +1,9 @@
 //! Custom resources: what a real API server answers about them.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tables of a test")]
 
-mod server_support;
-
+use crate::server_support::Expected::{Has, Says};
+use crate::server_support::{TestServer, play, widget_definition};
 use serde_json::{Value, json};
-use server_support::Expected::{Has, Says};
-use server_support::{TestServer, play, widget_definition};
 
 #[test]
 fn custom_resources_answer_as_the_real_server() {

@@ -1,10 +1,10 @@
 //! What the controllers of Kubernetes do, as far as it can be seen.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod server_support;
+use crate::server_support;
 
+use crate::server_support::TestServer;
 use serde_json::{Value, json};
-use server_support::TestServer;
 
 fn namespace(test_server: &mut TestServer, name: &str) {
     test_server.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));

@@ -1,14 +1,12 @@
 //! What holds whatever is asked, in whatever order.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod server_support;
-
 use std::collections::BTreeMap;
 
+use crate::server_support::{TestServer, widget_definition};
 use coppice_sim::server::EventType;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use server_support::{TestServer, widget_definition};
 
 /// Where objects are made: a built-in kind and a custom one.
 const COLLECTIONS: [&str; 2] = ["configmaps", "widgets"];

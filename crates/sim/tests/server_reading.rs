@@ -1,11 +1,9 @@
 //! Lists, pages and watches.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-mod server_support;
-
+use crate::server_support::{TestServer, event_lines};
 use coppice_sim::server::EventType;
 use serde_json::{Value, json};
-use server_support::{TestServer, event_lines};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -1,11 +1,9 @@
 //! Requests and the answers that a real API server gives to them.
 #![allow(clippy::too_many_lines, reason = "tables")]
 
-mod server_support;
-
+use crate::server_support::Expected::{Has, Says};
+use crate::server_support::{TestServer, play};
 use serde_json::{Value, json};
-use server_support::Expected::{Has, Says};
-use server_support::{TestServer, play};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -12,10 +12,6 @@ use coppice_runtime::clock::SeededRng;
 use coppice_sim::fault::{Fault, FaultTarget, PlannedFault};
 use coppice_sim::scenario::Scenario;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// So many reads are tried: more than a run has until all is done.
 const READS: u64 = 120;
 /// Tokens and certificates that are replaced after a minute.

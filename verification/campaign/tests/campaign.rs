@@ -2,7 +2,7 @@
 //! and end where they would have ended.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod marker;
+use crate::marker;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,10 +22,6 @@ use coppice_runtime::clock::SeededRng;
 use coppice_sim::fault::FaultTarget;
 use coppice_sim::scenario::Scenario;
 use coppice_sim::trace::Trace;
-
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Every suite, and one that is for these tests alone.
 fn suites() -> impl Iterator<Item = &'static Suite> {

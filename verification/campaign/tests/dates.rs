@@ -10,10 +10,6 @@ use coppice_sim::fault::DateFault;
 use coppice_sim::scenario::Scenario;
 use jiff::SignedDuration;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const FOR_EVER: u64 = 1_000_000;
 

@@ -5,10 +5,6 @@ use coppice_campaign::run::RunPlan;
 use coppice_campaign::suite;
 use jiff::SignedDuration;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// What was wrong, in which scenario, with which seed, by how many milliseconds the clock of the first replica was wrong, and what
 /// went wrong besides.
 const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[

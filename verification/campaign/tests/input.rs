@@ -5,10 +5,6 @@ use coppice_campaign::run::{RunResult, run};
 use coppice_campaign::suite::lifecycle::{SUITE, wrong_input};
 use serde_json::Value;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const MANAGER: &str = "namespacemanagers mine/m";
 
 fn chain(seed: Option<u64>) -> RunResult {

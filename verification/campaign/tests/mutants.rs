@@ -31,10 +31,6 @@ use coppice_mutants::Mutant;
 use coppice_sim::scenario::Scenario;
 use jiff::SignedDuration;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Each bug, the scenario that shows it, and the rule that has to find it.
 const CASES: [(Mutant, &str, Rule); 130] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),

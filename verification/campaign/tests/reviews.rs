@@ -12,10 +12,6 @@ use coppice_sim::run::RunRecord;
 use coppice_sim::trace::Actor;
 use serde_json::Value;
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The API server waits no longer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -6,10 +6,6 @@ use coppice_campaign::run::{RunPlan, run};
 use coppice_campaign::suite;
 use coppice_sim::fault::{Fault, FaultTarget, PlannedFault};
 
-/// Most of a run's time goes to small allocations.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[test]
 fn a_scale_down_that_is_stopped_stops() {
     for name in ["many-held", "many-suspended", "many-paused"] {

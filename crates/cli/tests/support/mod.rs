@@ -8,6 +8,8 @@
     reason = "each test file uses its part"
 )]
 
+pub mod ska;
+
 pub mod server;
 
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
 //! What the models of these tests have in common: a `ClusterAccess` as the API server has it, and what a reconcile keeps in memory.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use coppice_clusters::{
     ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step,

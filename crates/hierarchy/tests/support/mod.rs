@@ -1,4 +1,5 @@
 //! Quotas on a server in memory: revisions, compare-and-swap, the quota controller, and what is true whatever ledgers say.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test uses its part of it")]
 
 pub(crate) mod moves;

@@ -8,9 +8,6 @@
     reason = "a test that cannot go on has failed; each uses a part"
 )]
 
-#[path = "web.rs"]
-mod scaled;
-
 use std::collections::BTreeMap;
 
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
@@ -30,7 +27,7 @@ use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use scaled::web;
+pub(crate) use super::web::web;
 
 /// The namespace `ci-1` was created then.
 pub(crate) fn at(seconds: i64) -> Timestamp {

@@ -10,9 +10,6 @@
 
 use std::collections::BTreeMap;
 
-#[path = "web.rs"]
-mod scaled;
-
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
@@ -32,7 +29,7 @@ use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::ServerTime;
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use scaled::web;
+pub(crate) use super::web::web;
 
 /// Ten seconds to settle; 100 until something that fails is `Failing`, 50 more until it is `Failed`; a notice of a minute.
 pub(crate) const MANAGER: &str = "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, \

@@ -2,6 +2,12 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test support")]
 
+pub mod cluster;
+pub mod fleet;
+pub mod health;
+pub mod notices;
+pub mod web;
+
 use coppice_api::condition::{self, READY};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};

@@ -1,4 +1,5 @@
 //! A receiver on this machine, and the requests for it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io;

@@ -11,7 +11,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
 
-use crate::support::{TestProxy, code, secret, with_timeout};
+use super::support::{TestProxy, code, secret, with_timeout};
 
 /// Remembers a revision, at which there are `a` and `b`, and goes on: `a` is changed, `b` is gone, `c` is new. The result
 /// is that revision and the one of now.

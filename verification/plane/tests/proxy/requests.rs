@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{TestProxy, code, with_timeout};
+use super::support::{TestProxy, code, with_timeout};
 use coppice_plane::{
     ALICE,
     proxy::{Corruption, Date, FakeResponse, Fault, FaultRule, Match, TraceEntry},

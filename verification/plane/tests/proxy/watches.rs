@@ -10,7 +10,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
 };
 
-use crate::support::{TestProxy, secret, with_timeout};
+use super::support::{TestProxy, secret, with_timeout};
 
 type Events = BoxStream<'static, kube::Result<WatchEvent<Secret>>>;
 

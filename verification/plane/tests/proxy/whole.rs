@@ -12,7 +12,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{TestProxy, client, plane, proxy, secret, with_timeout};
+use super::support::{TestProxy, client, plane, proxy, secret, with_timeout};
 
 #[tokio::test]
 async fn a_frozen_proxy_takes_requests_and_answers_when_healed() {
