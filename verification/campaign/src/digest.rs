@@ -12,8 +12,10 @@ use crate::run::RunResult;
 /// The digest of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    trace: u32,
-    effects: u32,
+    /// Of the requests, and when they were sent.
+    pub trace: u32,
+    /// Of what people would notice.
+    pub effects: u32,
 }
 
 /// So many seeds have one line, and one digest of their traces.
@@ -79,30 +81,4 @@ impl Digest {
 fn short(text: &str) -> u32 {
     let hash: [u8; 32] = Sha256::digest(text).into();
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_name_the_seeds() {
-        let one = |trace, effects| Digest { trace, effects };
-        let mut digests = vec![one(1, 1); 25];
-        let before = Digest::table(&digests);
-        assert_eq!(before.lines().count(), 3);
-        assert!(Digest::differences(&before, &before).is_empty());
-        digests[3] = one(2, 1);
-        digests[12] = one(2, 2);
-        digests[24] = one(1, 2);
-        assert_eq!(
-            Digest::differences(&before, &Digest::table(&digests)),
-            [
-                "other traces, same effects, of seeds 0 to 9",
-                "other effects of seeds 12",
-                "other effects of seeds 24"
-            ]
-        );
-        assert_eq!(Digest::differences(&before, &Digest::table(&digests[..10])).len(), 2);
-    }
 }

@@ -12,6 +12,7 @@ mod marker;
 mod mutants;
 mod reviews;
 mod stopping;
+mod suites;
 mod trees_exhaustive;
 mod without_faults;
 

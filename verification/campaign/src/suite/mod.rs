@@ -151,25 +151,3 @@ pub fn find_of(suites: &[Suite], scenario: &str, seed: u64) -> Option<(Suite, Sc
         Some((*suite, generated.or_else(all)?))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_digests_are_in_the_folder_of_their_suite() {
-        let mut names = BTreeSet::new();
-        for suite in ALL {
-            assert!(names.insert(suite.name), "two suites are called {}", suite.name);
-            let generated = suite.generated.iter().map(|generated| (generated.of_seed)(0));
-            for scenario in suite.all_scenarios().into_iter().chain(generated) {
-                assert!(names.insert(scenario.name), "two scenarios are called {}", scenario.name);
-            }
-            assert_eq!(suite.digests, format!("src/suite/{}/digests.txt", suite.name));
-            assert!(Path::new(suite.digests).is_file(), "there is no file {}", suite.digests);
-        }
-    }
-}

@@ -7,7 +7,7 @@ mod generated;
 mod membership;
 mod oracle;
 mod pods;
-#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a number that does not fit is a mistake of the model")]
 mod reference;
 mod requests;
 mod reviewed;
@@ -26,6 +26,8 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
 pub use self::oracle::rule;
+pub use self::reference::{AgainstSums, against_sums};
+pub use self::webhook::CONFIGURATION;
 use super::lifecycle::end::effects;
 use super::replica::{CONCURRENCY, ReplicaEnvironment};
 use super::{GeneratedScenarios, Suite};
