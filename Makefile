@@ -3,6 +3,8 @@ COPPICE_CACHE ?= $(HOME)/.cache/coppice
 export COPPICE_CACHE
 export CARGO_TARGET_DIR ?= $(COPPICE_CACHE)/target
 export RUST_BACKTRACE ?= 1
+# How xtask is run: built by itself, so that lints do not wait for a build of the tests.
+XTASK ?= cargo run -q --locked -p xtask --
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test fuzz lint fmt generate check tools image campaign bench bench-memory clean
@@ -37,14 +39,14 @@ fuzz: ## Fuzz what is read of objects, for FUZZ_SECONDS (300); needs a nightly t
 lint: prerequisites ## Check format, lints, licences, architecture and generated files
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo run -q --locked -p xtask -- check
+	$(XTASK) check
 	./hack/deny.sh
 
 fmt: ## Format the code
 	cargo fmt --all
 
 generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference
-	cargo run -q --locked -p xtask -- generate
+	$(XTASK) generate
 
 tools: prerequisites ## Build the control plane's binaries, promtool, the mail server, Gardener's API server and Cluster API's kinds into the cache
 	cargo run -q --locked -p coppice-plane -- build

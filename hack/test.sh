@@ -8,20 +8,7 @@ export GOGC=${GOGC:-400}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-echo "== building the control plane's binaries (once, about 5 minutes on two cores)"
-cargo run -q --locked -p coppice-plane -- build || { echo "0 passed, 1 failed"; exit 1; }
-echo "== building promtool (once, 2 to 3 minutes on two cores)"
-cargo run -q --locked -p coppice-plane -- build --promtool || { echo "0 passed, 1 failed"; exit 1; }
-echo "== building the mail server (once, a few seconds)"
-cargo run -q --locked -p coppice-plane -- build --mail-server || { echo "0 passed, 1 failed"; exit 1; }
-echo "== building Gardener's API server (once, 3 to 4 minutes on two cores)"
-cargo run -q --locked -p coppice-plane -- build --gardener || { echo "0 passed, 1 failed"; exit 1; }
-echo "== fetching Cluster API's kinds (once, a few seconds)"
-cargo run -q --locked -p coppice-plane -- build --cluster-api || { echo "0 passed, 1 failed"; exit 1; }
-echo "== building"
-cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
-cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }
-cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }
+./hack/build-tests.sh || { echo "0 passed, 1 failed"; exit 1; }
 
 # Runs a command. All that it says goes into the log of this name, and each step at once to the terminal.
 run() {
