@@ -50,6 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let files = sources::files(root)?;
     findings.extend(test_programs(&metadata));
     findings.extend(left_out(&files));
+    findings.extend(examples_not_run(&metadata, root, &files));
     findings.extend(dependencies::unused(root, &metadata, &files)?);
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
         // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
@@ -97,11 +98,47 @@ fn left_out(files: &[sources::File]) -> Vec<String> {
         for (path, _) in beside.filter(|(path, _)| path.extension().is_some_and(|end| end == "rs")) {
             let module = format!("mod {};", path.file_stem().unwrap_or_default().to_string_lossy());
             if !text.lines().any(|line| line == module) {
-                findings.push(format!("{} does not run: {} has no {module:?}", path.display(), suite.display()));
+                findings.push(format!(
+                    "{} does not run: {} has no {module:?}",
+                    path.display(),
+                    suite.display()
+                ));
             }
         }
     }
     findings
+}
+
+/// Examples in the documentation of a library that does not run them: looking for them takes seconds a library, and most have none.
+fn examples_not_run(metadata: &Value, root: &Path, files: &[sources::File]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let targets = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    for library in
+        targets.filter(|target| target["kind"] == json!(["lib"]) && target["doctest"] == json!(false))
+    {
+        let source = Path::new(library["src_path"].as_str().unwrap_or_default());
+        let Some(folder) = source.strip_prefix(root).ok().and_then(Path::parent) else { continue };
+        for (path, text) in files.iter().filter(|(path, _)| path.starts_with(folder)) {
+            if has_example(text) {
+                let advice = "write `text` behind its fence, or remove `doctest = false`";
+                findings.push(format!("{}: an example that is not run: {advice}", path.display()));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether comments of documentation have a block of Rust.
+fn has_example(text: &str) -> bool {
+    let lines = text.lines().map(str::trim_start);
+    let fences = lines.filter_map(|line| line.strip_prefix("//!").or_else(|| line.strip_prefix("///")));
+    // Every second one closes a block.
+    let mut opening = fences.filter_map(|line| line.trim().strip_prefix("```")).step_by(2);
+    opening.any(|language| ["", "rust", "no_run", "should_panic"].contains(&language))
 }
 
 /// The image of each program, in a file of its own.
@@ -364,6 +401,29 @@ mod tests {
             left_out(&files),
             ["crates/a/tests/forgotten.rs does not run: crates/a/tests/suite.rs has no \"mod forgotten;\""]
         );
+    }
+
+    #[test]
+    fn an_example_that_is_not_run_is_found() {
+        assert!(has_example("/// Adds.\n///\n/// ```\n/// add();\n/// ```\nfn add() {}\n"));
+        assert!(has_example("//! ```text\n//! ```\n    //! ```rust\n"));
+        assert!(!has_example("/// ```text\n/// a -> b\n/// ```\nlet fence = \"```\";\n"));
+        let library = |doctest: bool| json!({"kind": ["lib"], "doctest": doctest, "src_path": "/there/crates/a/src/lib.rs"});
+        let files = [
+            (Path::new("crates/a/src/b.rs").to_owned(), "/// ```\n/// b();\n/// ```\n".to_owned()),
+            (Path::new("crates/c/src/d.rs").to_owned(), "/// ```\n/// d();\n/// ```\n".to_owned()),
+        ];
+        let found = |doctest| {
+            let metadata = json!({"packages": [{"name": "a", "targets": [library(doctest)]}]});
+            examples_not_run(&metadata, Path::new("/there"), &files)
+        };
+        assert_eq!(
+            found(false),
+            [
+                "crates/a/src/b.rs: an example that is not run: write `text` behind its fence, or remove `doctest = false`"
+            ]
+        );
+        assert_eq!(found(true), [""; 0]);
     }
 
     #[test]
