@@ -32,7 +32,7 @@ pub use observed::{
     ClusterFact, IssueProgress, KubeconfigFact, ManagedFact, Observed, Obstacle, OutputFact, OutputSecret,
     Progress, Validity,
 };
-pub use plan::{Step, plan};
+pub use plan::{AccessStep, plan};
 pub use provider::{
     GrantVerdict, Permission, Usage, grant_verdict, needs_labels, permission, provider_status, valid_until,
 };

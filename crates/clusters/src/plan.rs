@@ -10,15 +10,17 @@
 //! issued.
 
 mod lint;
+mod step;
 
 use coppice_api::Reason;
 use coppice_clusters_api::cluster_access::MAX_NAMESPACES;
-use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
+use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError};
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::step::AccessStep;
 use crate::budget::Turn;
 use crate::observed::{
-    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
 };
 use crate::provider::Permission;
 use crate::recheck;
@@ -30,150 +32,26 @@ use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal, withdrawn_meanwhile};
 
 /// What is done next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Nothing until then; without a date, until something changes.
-    Wait(Option<Timestamp>),
-    /// Put our finalizer on it: nothing is issued that nobody would revoke.
-    AddFinalizer,
-    /// Save this status.
-    SaveStatus(Box<ClusterAccessStatus>),
-    /// Read the kubeconfig of the target, and keep it in memory.
-    ReadKubeconfig,
-    /// Read the Secret from the API server.
-    ReadOutput,
-    /// Look whether the `Cluster` of Cluster API stays, and the `ManagedCluster` that the cache does not have.
-    ReadCluster,
-    /// Look what the `ClusterProvider` allows.
-    ReadProvider,
-    /// Ask its budget for a call; without one, whether others go first in the target.
-    TakeTurn,
-    /// Ask the target which cluster it is.
-    Identify,
-    /// Ask the target whether it has the service account of this `ClusterAccess`.
-    FindAccount,
-    /// Ask the target which rights this `ClusterAccess` has there.
-    FindRights,
-    /// Remove its roles and bindings in the target. The service account stays, and with it the credential, without any right.
-    TakeRights,
-    /// Apply the service account, the role and the bindings in the target, and remove those that it is not to have any more.
-    ApplyRights,
-    /// Make in the target what the credential is issued from: of a token the Secret that it will be bound to, of a certificate the signing
-    /// request, with another key. One of that name is deleted first.
-    Request {
-        /// The credential.
-        credential: String,
-    },
-    /// Have it issued from that.
-    Issue {
-        /// The credential.
-        credential: String,
-    },
-    /// Try it out.
-    Verify {
-        /// The credential.
-        credential: String,
-    },
-    /// Write the kubeconfig into the Secret, in one request, on the revision that was read; without one it is created.
-    WriteOutput {
-        /// The credential.
-        credential: String,
-        /// From when until when it is valid.
-        validity: Validity,
-        /// The revision.
-        on: Option<OutputRevision>,
-    },
-    /// Try out what the Secret holds.
-    VerifyWritten {
-        /// The credential that it is to be.
-        credential: String,
-    },
-    /// Try out again what the Secret holds, by that alone. It is read first.
-    TryOutAgain,
-    /// Delete the Secret in the target that a superseded credential is bound to.
-    Revoke {
-        /// The credential.
-        credential: String,
-    },
-    /// Delete everything that a credential of this `ClusterAccess` is issued from: no token is valid then.
-    RevokeAll,
-    /// Delete its bindings, its role and its service account in the target.
-    RemoveRights,
-    /// Delete the Secret with the kubeconfig, as it was read.
-    DeleteOutput(OutputRevision),
-    /// Take our finalizer off.
-    RemoveFinalizer {
-        /// Whether nothing was revoked, since the target could not be reached for too long.
-        skipped: bool,
-    },
-}
-
-impl Step {
-    /// Whether a reconcile that begins with it goes on in the target, and so waits for a place there. What is done here alone, such as
-    /// a status that is saved, waits for none.
-    pub fn waits_for_place(&self, observed: &Observed) -> bool {
-        match self {
-            Self::Identify | Self::TryOutAgain | Self::TakeTurn => true,
-            // It is read to issue a credential, and would be read again each time that there is no place.
-            Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
-            // It is read to apply other rights.
-            Self::ReadProvider => observed.status.sequence > 0 && !is_applied(observed),
-            step => step.is_in_target(),
-        }
-    }
-
-    /// Whether a reconcile that begins with it goes on with what waits for the budget of its provider, or for those that go first in its target.
-    /// All else is done before that.
-    pub fn waits_for_turn(&self, observed: &Observed) -> bool {
-        match self {
-            Self::TakeTurn => true,
-            // That is how the issue of a credential begins.
-            Self::ReadOutput => observed.status.intent.is_some() && !observed.deleting,
-            // And a change of rights.
-            Self::ReadProvider => observed.status.sequence > 0 && !is_applied(observed) && !observed.narrows,
-            _ => false,
-        }
-    }
-
-    /// Whether it is done in the target, or says something about it.
-    const fn is_in_target(&self) -> bool {
-        matches!(
-            self,
-            Self::FindAccount
-                | Self::FindRights
-                | Self::TakeRights
-                | Self::ApplyRights
-                | Self::Request { .. }
-                | Self::Issue { .. }
-                | Self::Verify { .. }
-                | Self::VerifyWritten { .. }
-                | Self::Revoke { .. }
-                | Self::RevokeAll
-                | Self::RemoveRights
-        )
-    }
-}
-
-/// What is done next.
-pub fn plan(observed: &Observed, now: Timestamp) -> Step {
+pub fn plan(observed: &Observed, now: Timestamp) -> AccessStep {
     let step = next(observed, now);
     debug_assert_eq!(lint::lint(observed, &step, now), Vec::new(), "{step:?}");
     step
 }
 
-fn next(observed: &Observed, now: Timestamp) -> Step {
+fn next(observed: &Observed, now: Timestamp) -> AccessStep {
     let step = if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) };
     if !step.is_in_target() {
         return step;
     }
     let before = not_yet_in_target(observed, now);
-    let before = before.or_else(|| names_namespaces(observed, now).filter(|_| step == Step::ApplyRights));
+    let before =
+        before.or_else(|| names_namespaces(observed, now).filter(|_| step == AccessStep::ApplyRights));
     before.unwrap_or(step)
 }
 
 /// What comes before rights are applied: status names each namespace that they will be in, since they are looked for nowhere else when they
 /// are to go.
-fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let known = observed.status.namespaces.as_ref()?;
     let mut all = namespaces(&observed.spec.rights);
     if all.iter().all(|namespace| known.contains(namespace)) {
@@ -186,8 +64,8 @@ fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<Step> {
 
 /// What comes before anything is done in the target: it is known which cluster that is, status says so, and it is the one that
 /// everything was issued in.
-fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
-    let Some(found) = &observed.target else { return Some(Step::Identify) };
+fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+    let Some(found) = &observed.target else { return Some(AccessStep::Identify) };
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
         Some(_) => {
@@ -210,7 +88,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
         // By an earlier version, which did not write down in which cluster.
         None if observed.status.has_touched_target() && observed.progress != Progress::AccountFound(true) => {
             if observed.progress != Progress::AccountFound(false) {
-                return Some(Step::FindAccount);
+                return Some(AccessStep::FindAccount);
             }
             let message = "an earlier version of Coppice has issued credentials, and the cluster of spec.cluster has no account of this ClusterAccess; nothing is done \
                  there, and nothing was revoked: write a kubeconfig of the cluster before into that Secret, or delete this ClusterAccess and create another one";
@@ -226,7 +104,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
     }
 }
 
-fn upkeep(observed: &Observed, now: Timestamp) -> Step {
+fn upkeep(observed: &Observed, now: Timestamp) -> AccessStep {
     let (spec, status) = (&observed.spec, &observed.status);
     if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
         return withdrawn_meanwhile(observed, now).unwrap_or_else(|| steady(observed, now));
@@ -235,7 +113,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         return step;
     }
     if !observed.has_finalizer {
-        return Step::AddFinalizer;
+        return AccessStep::AddFinalizer;
     }
     if let Some(step) = names_cluster(observed, now) {
         return step;
@@ -248,7 +126,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
         && !spec.suspend
         && status.last_error.as_ref().is_some_and(was_unusable)
     {
-        return Step::ReadOutput;
+        return AccessStep::ReadOutput;
     }
     // Neither do rights that cannot be applied keep a credential from being revoked, nor the other way round: they take turns.
     if status
@@ -276,7 +154,7 @@ fn upkeep(observed: &Observed, now: Timestamp) -> Step {
             return save(status::rights_applied(observed, now));
         }
         let turn = if observed.narrows { None } else { waits_for_turn(observed, now) };
-        return turn.unwrap_or(Step::ApplyRights);
+        return turn.unwrap_or(AccessStep::ApplyRights);
     }
     if status.sequence > 0
         && let Some(step) = no_longer_allowed(observed, now)
@@ -311,15 +189,15 @@ fn is_applied(observed: &Observed) -> bool {
 }
 
 /// What comes before anything is issued.
-fn not_issued(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn not_issued(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     not_allowed(observed, now).or_else(|| cluster_goes(observed, now))
 }
 
 /// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it.
-pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     observed.spec.cluster.provider_name()?;
     let (reason, message) = match &observed.permission {
-        Permission::Unread => return Some(Step::ReadProvider),
+        Permission::Unread => return Some(AccessStep::ReadProvider),
         Permission::Allowed => return None,
         Permission::Refused(reason, message) => (*reason, refusal(observed, message, now)),
     };
@@ -331,9 +209,9 @@ pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
 
 /// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left. By
 /// another kubeconfig: nobody goes first, while the target has too many requests. Revocations do not wait for that.
-fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let asks_again = match observed.turn {
-        Turn::Unasked => return Some(Step::TakeTurn),
+        Turn::Unasked => return Some(AccessStep::TakeTurn),
         Turn::Granted => return None,
         Turn::NotBefore(asks_again) | Turn::Throttled { asks_again, .. } => asks_again,
     };
@@ -348,19 +226,19 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<Step> {
         (Some(_), Some(until)) => (steady(observed, now), asks_again.min(until)),
         (None, _) => (steady(observed, now), asks_again),
     };
-    let Step::Wait(until) = step else { return Some(step) };
-    Some(Step::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
+    let AccessStep::Wait(until) = step else { return Some(step) };
+    Some(AccessStep::Wait(Some(until.map_or(asks_again, |until| until.min(asks_again)))))
 }
 
 /// What a crash left in the Secret is tried out and adopted also where nothing is issued: it is what the Secret holds.
-fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let intent = observed.status.intent.as_ref()?;
     match &observed.output {
         OutputFact::Watched(Some((uid, revision))) => {
             let known = observed.status.output.as_ref();
             let is_known =
                 known.is_some_and(|known| *uid == known.uid && *revision == known.resource_version);
-            (!is_known).then_some(Step::ReadOutput)
+            (!is_known).then_some(AccessStep::ReadOutput)
         }
         OutputFact::Ours(found) if found.credential.as_ref() == Some(&intent.credential) => {
             let message = "the credential in the Secret is not valid, and while spec.suspend is true no other is issued";
@@ -372,7 +250,7 @@ fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<Step> {
 }
 
 /// Another credential is begun; not at once for a Secret that somebody deletes or edits again and again.
-fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> Step {
+fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> AccessStep {
     let restored = observed.status.restored.as_ref().filter(|_| cause == Cause::Lost);
     match restored.map(next_restoration).filter(|next| now < *next) {
         Some(_) => {
@@ -387,8 +265,8 @@ fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> Step {
     }
 }
 
-pub(crate) fn save(status: ClusterAccessStatus) -> Step {
-    Step::SaveStatus(Box::new(status))
+pub(crate) fn save(status: ClusterAccessStatus) -> AccessStep {
+    AccessStep::SaveStatus(Box::new(status))
 }
 
 /// Until when nothing is tried again.
@@ -424,10 +302,10 @@ pub(crate) fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
 }
 
 /// Nothing to do: the status says how things are, and when to look again.
-pub(crate) fn steady(observed: &Observed, now: Timestamp) -> Step {
+pub(crate) fn steady(observed: &Observed, now: Timestamp) -> AccessStep {
     // It is in memory when it is needed for a revocation and is gone, and it is seen when the target has moved.
     if observed.status.sequence > 0 && observed.kubeconfig == KubeconfigFact::Unread {
-        return Step::ReadKubeconfig;
+        return AccessStep::ReadKubeconfig;
     }
     let status = complete(observed, observed.status.clone(), now);
     if status != observed.status {
@@ -440,11 +318,11 @@ pub(crate) fn steady(observed: &Observed, now: Timestamp) -> Step {
     let revocation = status.revokes_at.filter(|at| *at > now);
     let check = recheck::next(observed).filter(|at| *at > now);
     let all = [waits_until(observed, now), rotation, expiry, superseded, revocation, check];
-    Step::Wait(all.into_iter().flatten().min())
+    AccessStep::Wait(all.into_iter().flatten().min())
 }
 
 /// Why another credential is to be issued; none if the Secret holds what it is to hold. `Err`: what has to be done to know it.
-fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<Step>> {
+fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<AccessStep>> {
     let (spec, status) = (&observed.spec, &observed.status);
     let intact = is_intact(observed, now)?;
     let Some(validity) = validity(status) else { return Ok(Some(Cause::First)) };
@@ -463,14 +341,14 @@ fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<Step>
 }
 
 /// Whether the Secret holds what was written to it.
-fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<Step>> {
+fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<AccessStep>> {
     match (&observed.output, &observed.status.output) {
         (OutputFact::Watched(Some((uid, revision))), Some(known))
             if *uid == known.uid && *revision == known.resource_version =>
         {
             Ok(true)
         }
-        (OutputFact::Watched(_), _) => Err(Box::new(Step::ReadOutput)),
+        (OutputFact::Watched(_), _) => Err(Box::new(AccessStep::ReadOutput)),
         (OutputFact::Ours(found), Some(known)) if found.revision == *known => Ok(true),
         (OutputFact::Ours(found), Some(known)) if found.revision.sha256 == known.sha256 => {
             // Its metadata was changed.
@@ -507,9 +385,9 @@ pub(crate) fn unusable(observed: &Observed) -> Option<(Reason, String)> {
 }
 
 /// The next step for a credential that is being issued.
-fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
+fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> AccessStep {
     let on = match &observed.output {
-        OutputFact::Watched(_) => return Step::ReadOutput,
+        OutputFact::Watched(_) => return AccessStep::ReadOutput,
         OutputFact::Absent | OutputFact::Foreign => None,
         OutputFact::Ours(found) => {
             if let Some(step) = written(observed, intent, found, now) {
@@ -523,25 +401,32 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
     }
     let credential = intent.credential.clone();
     match (observed.progress.of(&credential), &observed.progress) {
-        (Some(IssueProgress::Requested), _) => Step::Issue { credential },
-        (Some(IssueProgress::Issued(_)), _) => Step::Verify { credential },
+        (Some(IssueProgress::Requested), _) => AccessStep::Issue { credential },
+        (Some(IssueProgress::Issued(_)), _) => AccessStep::Verify { credential },
         (Some(IssueProgress::Verified(validity, _)), _) => {
-            Step::WriteOutput { credential, validity: *validity, on }
+            AccessStep::WriteOutput { credential, validity: *validity, on }
         }
-        (Some(IssueProgress::Prepared), _) | (None, Progress::RightsApplied) => Step::Request { credential },
-        _ => Step::ApplyRights,
+        (Some(IssueProgress::Prepared), _) | (None, Progress::RightsApplied) => {
+            AccessStep::Request { credential }
+        }
+        _ => AccessStep::ApplyRights,
     }
 }
 
 /// The next step where the Secret holds a value for the credential that is being issued; none if that value is not valid.
-fn written(observed: &Observed, intent: &IssueIntent, found: &OutputSecret, now: Timestamp) -> Option<Step> {
+fn written(
+    observed: &Observed,
+    intent: &IssueIntent,
+    found: &OutputSecret,
+    now: Timestamp,
+) -> Option<AccessStep> {
     if found.credential.as_ref() != Some(&intent.credential) {
         return None;
     }
     let adopt =
         |validity, endpoint: &str| save(status::adopted(observed, intent, (found, validity), endpoint, now));
     match (observed.progress.of(&intent.credential), found.validity) {
-        (None, Some(_)) => Some(Step::VerifyWritten { credential: intent.credential.clone() }),
+        (None, Some(_)) => Some(AccessStep::VerifyWritten { credential: intent.credential.clone() }),
         // With an address that is another by now it is replaced next.
         (Some(IssueProgress::Proven(endpoint)), Some(validity)) => Some(adopt(validity, endpoint)),
         (Some(IssueProgress::Verified(validity, sha256)), _) if *sha256 == found.revision.sha256 => {
@@ -553,10 +438,10 @@ fn written(observed: &Observed, intent: &IssueIntent, found: &OutputSecret, now:
 }
 
 /// The next step for a `ClusterAccess` that is being deleted: revoke, remove the rights, delete the Secret.
-fn deletion(observed: &Observed, now: Timestamp) -> Step {
+fn deletion(observed: &Observed, now: Timestamp) -> AccessStep {
     let status = &observed.status;
     if !observed.has_finalizer {
-        return Step::Wait(None);
+        return AccessStep::Wait(None);
     }
     let Some(since) = status.revoking_since else {
         let status = ClusterAccessStatus { revoking_since: Some(now), last_error: None, ..status.clone() };
@@ -572,18 +457,18 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
     let skipped = !is_done && status.last_error.is_some() && now >= deadline;
     if status.has_touched_target() && !is_of_garden && !skipped {
         if let Some(next) = waits_until(observed, now) {
-            return Step::Wait(Some(next.min(deadline)));
+            return AccessStep::Wait(Some(next.min(deadline)));
         }
         match observed.progress {
             Progress::RightsRemoved => {}
-            Progress::AllRevoked => return Step::RemoveRights,
-            _ => return Step::RevokeAll,
+            Progress::AllRevoked => return AccessStep::RemoveRights,
+            _ => return AccessStep::RevokeAll,
         }
     }
     match &observed.output {
-        OutputFact::Watched(_) => Step::ReadOutput,
-        OutputFact::Ours(found) => Step::DeleteOutput(found.revision.clone()),
-        OutputFact::Absent | OutputFact::Foreign => Step::RemoveFinalizer { skipped },
+        OutputFact::Watched(_) => AccessStep::ReadOutput,
+        OutputFact::Ours(found) => AccessStep::DeleteOutput(found.revision.clone()),
+        OutputFact::Absent | OutputFact::Foreign => AccessStep::RemoveFinalizer { skipped },
     }
 }
 

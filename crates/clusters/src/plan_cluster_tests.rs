@@ -16,22 +16,22 @@ fn of_cluster_api() -> Observed {
 #[test]
 fn a_cluster_is_looked_at_before_each_credential_and_at_no_other_time() {
     let mut observed = of_cluster_api();
-    assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(1)), AccessStep::Wait(Some(_))));
     let due = observed.status.next_rotation.unwrap();
-    assert_eq!(plan(&observed, due), Step::ReadCluster);
+    assert_eq!(plan(&observed, due), AccessStep::ReadCluster);
     observed.cluster = ClusterFact::Stays;
     observed.status = saved(plan(&observed, due));
     assert_eq!(observed.status.intent.as_ref().unwrap().credential, "u-2");
     // A crash later.
     (observed.cluster, observed.output) = (ClusterFact::Unread, OutputFact::Ours(secret("u-1", "7")));
-    assert_eq!(plan(&observed, due), Step::ReadCluster);
+    assert_eq!(plan(&observed, due), AccessStep::ReadCluster);
     // What was written before the crash is taken up, whatever becomes of the cluster.
     (observed.cluster, observed.output) = (ClusterFact::Gone, OutputFact::Ours(secret("u-2", "8")));
-    assert_eq!(plan(&observed, due), Step::VerifyWritten { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, due), AccessStep::VerifyWritten { credential: "u-2".to_owned() });
     observed.deleting = true;
     observed.status = saved(plan(&observed, due));
     observed.cluster = ClusterFact::Unread;
-    assert_eq!(plan(&observed, due), Step::RevokeAll);
+    assert_eq!(plan(&observed, due), AccessStep::RevokeAll);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn nothing_is_issued_for_a_cluster_that_goes_and_what_was_issued_stays() {
         assert_eq!(error.reason, "ClusterDeleted");
         (observed.status, observed.cluster) = (status, ClusterFact::Unread);
         let next = next_attempt(&error);
-        assert_eq!(plan(&observed, due), Step::Wait(Some(next)));
-        assert_eq!(plan(&observed, next), Step::ReadCluster);
+        assert_eq!(plan(&observed, due), AccessStep::Wait(Some(next)));
+        assert_eq!(plan(&observed, next), AccessStep::ReadCluster);
     }
 }
 
@@ -81,7 +81,7 @@ fn the_secret_of_a_cluster_that_is_gone_stays_when_its_credential_expires_and_st
     assert_eq!(condition::find(&observed.status.conditions, READY).unwrap().status, "True");
     observed.cluster = ClusterFact::Unread;
     // Not only when it is looked at again, a minute later.
-    assert_eq!(plan(&observed, before), Step::Wait(Some(expiry)));
+    assert_eq!(plan(&observed, before), AccessStep::Wait(Some(expiry)));
     observed.status = saved(plan(&observed, expiry));
     let status = &observed.status;
     let ready = condition::find(&status.conditions, READY).unwrap();
@@ -91,8 +91,8 @@ fn the_secret_of_a_cluster_that_is_gone_stays_when_its_credential_expires_and_st
     assert_eq!((status.credential.as_deref(), status.output.is_some()), (Some("u-1"), true));
     // From then on as before: it is looked whether there is a cluster, nothing is issued, and the Secret is not touched.
     let next = next_attempt(status.last_error.as_ref().unwrap());
-    assert_eq!(plan(&observed, expiry), Step::Wait(Some(next)));
-    assert_eq!(plan(&observed, next), Step::ReadCluster);
+    assert_eq!(plan(&observed, expiry), AccessStep::Wait(Some(next)));
+    assert_eq!(plan(&observed, next), AccessStep::ReadCluster);
     observed.cluster = ClusterFact::Gone;
     let status = saved(plan(&observed, next));
     assert_eq!((status.intent, status.credential.as_deref()), (None, Some("u-1")));

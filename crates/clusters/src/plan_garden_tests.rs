@@ -21,10 +21,10 @@ fn a_certificate_of_gardener_is_of_the_user_that_it_names_and_is_listed_once_it_
     observed.status = saved(plan(&observed, due));
     observed.output = OutputFact::Ours(secret("u-1", "7"));
     observed.progress = Progress::RightsApplied;
-    assert_eq!(plan(&observed, due), Step::Request { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, due), AccessStep::Request { credential: "u-2".to_owned() });
     // Gardener issues it in one step.
     observed.progress = issuing("u-2", IssueProgress::Issued(validity()));
-    assert_eq!(plan(&observed, due), Step::Verify { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, due), AccessStep::Verify { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Verified(validity(), "of u-2".to_owned()));
     observed.output = OutputFact::Ours(secret("u-2", "8"));
     observed.user_name = Some("x1y2:robot".to_owned());
@@ -44,16 +44,16 @@ fn which_cluster_a_shoot_is_comes_before_its_first_credential() {
     let mut observed = Observed { status: ClusterAccessStatus::default(), target: None, ..of };
     observed.output = OutputFact::Absent;
     observed.status = saved(plan(&observed, at(0)));
-    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    assert_eq!(plan(&observed, at(0)), AccessStep::Identify);
     observed.target = Some(TargetIdentity { uid: "c".to_owned(), endpoint: "e".to_owned() });
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(observed.status.target, observed.target);
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(observed.status.observed_generation, Some(1));
     // There is nothing to apply.
-    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(0)), AccessStep::ApplyRights);
     observed.progress = Progress::RightsApplied;
-    assert_eq!(plan(&observed, at(0)), Step::Request { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(0)), AccessStep::Request { credential: "u-1".to_owned() });
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn nothing_is_done_in_a_shoot_for_what_has_the_rights_of_gardener() {
     // Nor is there anything to revoke, whether or not the Shoot still is there.
     observed.deleting = true;
     observed.status = saved(plan(&observed, at(1)));
-    assert_eq!(plan(&observed, at(1)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(1)), AccessStep::ReadOutput);
     let found = secret("u-1", "7");
     observed.output = OutputFact::Ours(found.clone());
-    assert_eq!(plan(&observed, at(1)), Step::DeleteOutput(found.revision));
+    assert_eq!(plan(&observed, at(1)), AccessStep::DeleteOutput(found.revision));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(1)), Step::RemoveFinalizer { skipped: false });
+    assert_eq!(plan(&observed, at(1)), AccessStep::RemoveFinalizer { skipped: false });
     // Tokens of a Shoot are revoked there as everywhere.
     observed.spec.issuer = Issuer::TokenRequest;
-    assert_eq!(plan(&observed, at(1)), Step::Identify);
+    assert_eq!(plan(&observed, at(1)), AccessStep::Identify);
     observed.target = observed.status.target.clone();
-    assert_eq!(plan(&observed, at(1)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(1)), AccessStep::RevokeAll);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn another_shoot_of_that_name_is_not_the_same_cluster() {
 #[test]
 fn where_a_shoot_is_now_is_asked_of_nobody_while_nothing_is_due() {
     let observed = of_shoot();
-    assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(1)), AccessStep::Wait(Some(_))));
     let unread = Observed { kubeconfig: KubeconfigFact::Unread, ..observed };
-    assert_eq!(plan(&unread, at(1)), Step::ReadKubeconfig);
+    assert_eq!(plan(&unread, at(1)), AccessStep::ReadKubeconfig);
 }

@@ -10,12 +10,12 @@ use super::super::lint::lint;
 use super::*;
 
 /// What is found about this step.
-fn found(observed: &Observed, step: &Step) -> Vec<PlanViolation> {
+fn found(observed: &Observed, step: &AccessStep) -> Vec<PlanViolation> {
     lint(observed, step, at(5))
 }
 
-fn revoke(credential: &str) -> Step {
-    Step::Revoke { credential: credential.to_owned() }
+fn revoke(credential: &str) -> AccessStep {
+    AccessStep::Revoke { credential: credential.to_owned() }
 }
 
 /// One whose second credential was tried out, and is to be written over the first one.
@@ -27,8 +27,8 @@ fn verified() -> Observed {
     observed
 }
 
-fn write(on: Option<OutputRevision>) -> Step {
-    Step::WriteOutput { credential: "u-2".to_owned(), validity: validity(), on }
+fn write(on: Option<OutputRevision>) -> AccessStep {
+    AccessStep::WriteOutput { credential: "u-2".to_owned(), validity: validity(), on }
 }
 
 #[test]
@@ -40,20 +40,20 @@ fn what_is_done_in_the_target_is_done_in_the_one_that_status_names() {
     assert_eq!(found(&moved, &revoke("u-0")), [NoPrecondition]);
     let unknown = Observed { target: None, ..observed.clone() };
     assert_eq!(found(&unknown, &revoke("u-0")), [NoPrecondition]);
-    assert_eq!(found(&unknown, &Step::FindAccount), [NoPrecondition]);
+    assert_eq!(found(&unknown, &AccessStep::FindAccount), [NoPrecondition]);
     // Nor is anything revoked but what is to be.
     assert_eq!(found(&observed, &revoke("u-9")), [StepWithoutIntent]);
     observed.status.superseded = vec!["u-1".to_owned()];
     assert_eq!(found(&observed, &revoke("u-1")), [StepWithoutIntent], "the Secret holds it");
-    assert_eq!(found(&observed, &Step::RevokeAll), [Forbidden]);
-    assert_eq!(found(&observed, &Step::RemoveRights), [Forbidden]);
+    assert_eq!(found(&observed, &AccessStep::RevokeAll), [Forbidden]);
+    assert_eq!(found(&observed, &AccessStep::RemoveRights), [Forbidden]);
     observed.status.namespaces = Some(Vec::new());
-    assert_eq!(found(&observed, &Step::ApplyRights), [StepWithoutIntent]);
+    assert_eq!(found(&observed, &AccessStep::ApplyRights), [StepWithoutIntent]);
 }
 
 #[test]
 fn a_credential_is_that_of_the_intent_and_is_written_over_what_was_read_and_is_ours() {
-    let request = Step::Request { credential: "u-2".to_owned() };
+    let request = AccessStep::Request { credential: "u-2".to_owned() };
     assert_eq!(found(&settled(), &request), [StepWithoutIntent]);
     assert_eq!(found(&verified(), &request), []);
     assert_eq!(found(&Observed { deleting: true, ..verified() }, &request), [Forbidden]);
@@ -79,26 +79,26 @@ fn a_credential_is_that_of_the_intent_and_is_written_over_what_was_read_and_is_o
 #[test]
 fn what_ends_is_revoked_before_it_is_given_up_and_unknown_is_no_verdict() {
     let ends = Observed { deleting: true, output: OutputFact::Absent, ..settled() };
-    let remove = |skipped| Step::RemoveFinalizer { skipped };
+    let remove = |skipped| AccessStep::RemoveFinalizer { skipped };
     assert_eq!(found(&ends, &remove(false)), [Forbidden]);
     assert_eq!(found(&ends, &remove(true)), [StepWithoutIntent], "nothing has failed");
     let over = Observed { progress: Progress::RightsRemoved, ..ends.clone() };
     assert_eq!(found(&over, &remove(false)), []);
     assert_eq!(found(&Observed { deleting: false, ..over }, &remove(false)), [Forbidden]);
-    assert_eq!(found(&ends, &Step::RevokeAll), [StepWithoutIntent], "since when is not said");
+    assert_eq!(found(&ends, &AccessStep::RevokeAll), [StepWithoutIntent], "since when is not said");
     let read = Observed { output: OutputFact::Ours(secret("u-1", "7")), ..ends };
-    assert_eq!(found(&read, &Step::DeleteOutput(secret("u-1", "7").revision)), []);
-    assert_eq!(found(&read, &Step::DeleteOutput(secret("u-1", "8").revision)), [Forbidden]);
-    assert_eq!(found(&read, &Step::ReadOutput), [Forbidden], "it was read");
-    assert_eq!(found(&settled(), &Step::TakeRights), [Forbidden]);
-    assert_eq!(found(&settled(), &Step::AddFinalizer), [Forbidden]);
+    assert_eq!(found(&read, &AccessStep::DeleteOutput(secret("u-1", "7").revision)), []);
+    assert_eq!(found(&read, &AccessStep::DeleteOutput(secret("u-1", "8").revision)), [Forbidden]);
+    assert_eq!(found(&read, &AccessStep::ReadOutput), [Forbidden], "it was read");
+    assert_eq!(found(&settled(), &AccessStep::TakeRights), [Forbidden]);
+    assert_eq!(found(&settled(), &AccessStep::AddFinalizer), [Forbidden]);
 }
 
 /// What is found where this status is saved.
 fn saving(observed: &Observed, change: impl FnOnce(&mut ClusterAccessStatus)) -> Vec<PlanViolation> {
     let mut status = observed.status.clone();
     change(&mut status);
-    found(observed, &Step::SaveStatus(Box::new(status)))
+    found(observed, &AccessStep::SaveStatus(Box::new(status)))
 }
 
 #[test]

@@ -1,10 +1,10 @@
 use coppice_api::condition::{self, READY};
 use coppice_clusters_api::cluster_access::{REACHABLE, WRITTEN};
-use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError, TargetIdentity};
+use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError, OutputRevision, TargetIdentity};
 use jiff::SignedDuration;
 
 use super::*;
-use crate::observed::{ClusterFact, ManagedFact};
+use crate::observed::{ClusterFact, ManagedFact, Validity};
 use crate::provider::GrantVerdict;
 use crate::status::adopted;
 
@@ -70,8 +70,8 @@ pub(crate) fn issuing(credential: &str, progress: IssueProgress) -> Progress {
     Progress::Issuing(credential.to_owned(), progress)
 }
 
-pub(crate) fn saved(step: Step) -> ClusterAccessStatus {
-    let Step::SaveStatus(status) = step else { panic!("{step:?}") };
+pub(crate) fn saved(step: AccessStep) -> ClusterAccessStatus {
+    let AccessStep::SaveStatus(status) = step else { panic!("{step:?}") };
     *status
 }
 
@@ -91,9 +91,9 @@ pub(crate) fn settled() -> Observed {
 fn a_first_credential_is_issued_step_by_step() {
     let mut observed = new();
     observed.has_finalizer = false;
-    assert_eq!(plan(&observed, at(0)), Step::AddFinalizer);
+    assert_eq!(plan(&observed, at(0)), AccessStep::AddFinalizer);
     observed.has_finalizer = true;
-    assert_eq!(plan(&observed, at(0)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(0)), AccessStep::ReadOutput);
     observed.output = OutputFact::Absent;
     observed.status = saved(plan(&observed, at(0)));
     let intent = observed.status.intent.clone().unwrap();
@@ -101,21 +101,21 @@ fn a_first_credential_is_issued_step_by_step() {
     assert_eq!(observed.status.phase, Some(AccessPhase::Pending));
     // Which cluster it is, is durable before anything is done there.
     observed.target = None;
-    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    assert_eq!(plan(&observed, at(0)), AccessStep::Identify);
     observed.target = Some(cluster("c"));
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(observed.status.target, Some(cluster("c")));
-    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(0)), AccessStep::ApplyRights);
     observed.progress = Progress::RightsApplied;
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(observed.status.observed_generation, Some(1));
-    assert_eq!(plan(&observed, at(0)), Step::Request { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(0)), AccessStep::Request { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Requested);
-    assert_eq!(plan(&observed, at(0)), Step::Issue { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(0)), AccessStep::Issue { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Issued(validity()));
-    assert_eq!(plan(&observed, at(0)), Step::Verify { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(0)), AccessStep::Verify { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Verified(validity(), "of u-1".to_owned()));
-    let write = Step::WriteOutput { credential: "u-1".to_owned(), validity: validity(), on: None };
+    let write = AccessStep::WriteOutput { credential: "u-1".to_owned(), validity: validity(), on: None };
     assert_eq!(plan(&observed, at(0)), write);
     observed.output = OutputFact::Ours(secret("u-1", "7"));
     observed.status = saved(plan(&observed, at(0)));
@@ -123,7 +123,7 @@ fn a_first_credential_is_issued_step_by_step() {
     assert_eq!((status.phase, status.credential.as_deref()), (Some(AccessPhase::Ready), Some("u-1")));
     assert_eq!(status.identity.as_deref(), Some("system:serviceaccount:coppice-access:coppice-u"));
     assert_eq!((status.observed_generation, &status.intent), (Some(1), &None));
-    assert_eq!(plan(&observed, at(0)), Step::Wait(status.next_rotation));
+    assert_eq!(plan(&observed, at(0)), AccessStep::Wait(status.next_rotation));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn while_nothing_is_due_there_is_no_request() {
     let observed = settled();
     let next = observed.status.next_rotation.unwrap();
     assert!(next <= at(51_840) && next >= at(46_656), "{next}");
-    assert_eq!(plan(&observed, at(1)), Step::Wait(Some(next)));
+    assert_eq!(plan(&observed, at(1)), AccessStep::Wait(Some(next)));
     let before = next - SignedDuration::from_secs(1);
-    assert_eq!(plan(&observed, before), Step::Wait(Some(next)));
+    assert_eq!(plan(&observed, before), AccessStep::Wait(Some(next)));
     let status = saved(plan(&observed, next));
     let intent = status.intent.unwrap();
     assert_eq!((intent.credential.as_str(), intent.cause), ("u-2", Cause::Due));
@@ -148,14 +148,14 @@ fn the_one_before_is_revoked_when_status_names_the_new_one() {
     assert_eq!(observed.status.intent.as_ref().map(|intent| intent.cause), Some(Cause::Requested));
     // A crash after the write of the Secret: what it holds is tried out first.
     observed.output = OutputFact::Ours(secret("u-2", "8"));
-    assert_eq!(plan(&observed, at(5)), Step::VerifyWritten { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, at(5)), AccessStep::VerifyWritten { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Proven("e".to_owned()));
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(observed.status.superseded, ["u-1"]);
     assert_eq!(observed.status.rotated.as_deref(), Some("now"));
-    assert_eq!(plan(&observed, at(5)), Step::Revoke { credential: "u-1".to_owned() });
+    assert_eq!(plan(&observed, at(5)), AccessStep::Revoke { credential: "u-1".to_owned() });
     observed.status = crate::revoked(&observed, "u-1", at(6));
-    assert!(matches!(plan(&observed, at(6)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(6)), AccessStep::Wait(Some(_))));
 }
 
 #[test]
@@ -165,13 +165,13 @@ fn what_the_secret_holds_of_a_crash_and_is_not_valid_is_issued_again() {
     observed.status = saved(plan(&observed, at(5)));
     observed.output = OutputFact::Ours(secret("u-2", "8"));
     observed.progress = issuing("u-2", IssueProgress::Disproven);
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
     // Another value for the same credential, such as a late write: it is written over, on its revision.
     observed.progress = observed.progress.with_rights();
-    assert_eq!(plan(&observed, at(5)), Step::Request { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, at(5)), AccessStep::Request { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Verified(validity(), "another".to_owned()));
     let on = Some(secret("u-2", "8").revision);
-    let write = Step::WriteOutput { credential: "u-2".to_owned(), validity: validity(), on };
+    let write = AccessStep::WriteOutput { credential: "u-2".to_owned(), validity: validity(), on };
     assert_eq!(plan(&observed, at(5)), write);
 }
 
@@ -182,7 +182,7 @@ fn what_was_done_for_one_credential_says_nothing_of_the_next() {
     observed.output = OutputFact::Ours(secret("u-1", "7"));
     observed.spec.rotate = Some("now".to_owned());
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
 }
 
 #[test]
@@ -194,10 +194,10 @@ fn a_secret_that_is_not_ours_is_left_alone() {
     assert_eq!(observed.status.intent, None);
     let ready = condition::find(&observed.status.conditions, READY).unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "SecretNotOurs"));
-    assert_eq!(plan(&observed, at(1)), Step::Wait(Some(at(60))));
+    assert_eq!(plan(&observed, at(1)), AccessStep::Wait(Some(at(60))));
     observed.deleting = true;
     observed.status = saved(plan(&observed, at(1)));
-    assert_eq!(plan(&observed, at(1)), Step::RemoveFinalizer { skipped: false });
+    assert_eq!(plan(&observed, at(1)), AccessStep::RemoveFinalizer { skipped: false });
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_secret_that_was_handed_over_is_written_in_place() {
     observed.status.observed_generation = Some(1);
     observed.progress = issuing("u-1", IssueProgress::Verified(validity(), "of u-1".to_owned()));
     let on = Some(found.revision);
-    let write = Step::WriteOutput { credential: "u-1".to_owned(), validity: validity(), on };
+    let write = AccessStep::WriteOutput { credential: "u-1".to_owned(), validity: validity(), on };
     assert_eq!(plan(&observed, at(0)), write);
 }
 
@@ -220,7 +220,7 @@ fn a_secret_that_was_handed_over_is_written_in_place() {
 fn a_secret_that_is_gone_or_edited_is_issued_again_and_other_metadata_is_taken_note_of() {
     let mut observed = settled();
     observed.output = OutputFact::Watched(None);
-    assert_eq!(plan(&observed, at(5)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ReadOutput);
     observed.output = OutputFact::Absent;
     let status = saved(plan(&observed, at(5)));
     assert_eq!(status.intent.as_ref().map(|intent| intent.cause), Some(Cause::Lost));
@@ -248,15 +248,15 @@ fn while_the_target_is_away_the_old_credential_stays_and_expires_at_last() {
         (state(&observed, READY), state(&observed, REACHABLE)),
         ("True".to_owned(), "False".to_owned())
     );
-    assert_eq!(plan(&observed, at(60_001)), Step::Wait(Some(at(60_060))));
+    assert_eq!(plan(&observed, at(60_001)), AccessStep::Wait(Some(at(60_060))));
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(86_390));
     assert_eq!(observed.status.last_error.as_ref().map(|error| error.attempts), Some(2));
-    assert_eq!(plan(&observed, at(86_391)), Step::Wait(Some(at(86_400))));
+    assert_eq!(plan(&observed, at(86_391)), AccessStep::Wait(Some(at(86_400))));
     observed.status = saved(plan(&observed, at(86_400)));
     assert_eq!(state(&observed, READY), "False");
     // Another spec is tried at once.
     observed.generation = 2;
-    assert_eq!(plan(&observed, at(86_401)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(86_401)), AccessStep::ApplyRights);
     observed.progress = Progress::RightsApplied;
     observed.status = saved(plan(&observed, at(86_401)));
     assert!(saved(plan(&observed, at(86_401))).intent.is_some());
@@ -266,27 +266,27 @@ fn while_the_target_is_away_the_old_credential_stays_and_expires_at_last() {
 fn other_rights_are_applied_without_another_credential() {
     let mut observed = settled();
     observed.generation = 2;
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
     observed.progress = Progress::RightsApplied;
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(observed.status.observed_generation, Some(2));
     assert_eq!(observed.status.credential.as_deref(), Some("u-1"));
-    assert!(matches!(plan(&observed, at(5)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(5)), AccessStep::Wait(Some(_))));
 }
 
 #[test]
 fn suspended_nothing_is_issued_and_deletion_still_revokes() {
     let mut observed = settled();
     observed.spec.suspend = true;
-    assert_eq!(plan(&observed, at(80_000)), Step::Wait(Some(at(86_400))));
+    assert_eq!(plan(&observed, at(80_000)), AccessStep::Wait(Some(at(86_400))));
     let mut fresh = new();
     fresh.spec.suspend = true;
     fresh.status = saved(plan(&fresh, at(0)));
     assert_eq!(condition::find(&fresh.status.conditions, READY).unwrap().reason, "Suspended");
-    assert_eq!(plan(&fresh, at(0)), Step::Wait(None));
+    assert_eq!(plan(&fresh, at(0)), AccessStep::Wait(None));
     observed.deleting = true;
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(plan(&observed, at(5)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(5)), AccessStep::RevokeAll);
 }
 
 #[test]
@@ -298,17 +298,17 @@ fn a_deletion_revokes_then_removes_the_rights_then_the_secret() {
         (observed.status.phase, observed.status.revoking_since),
         (Some(AccessPhase::Revoking), Some(at(5)))
     );
-    assert_eq!(plan(&observed, at(5)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(5)), AccessStep::RevokeAll);
     observed.progress = Progress::AllRevoked;
-    assert_eq!(plan(&observed, at(5)), Step::RemoveRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::RemoveRights);
     observed.progress = Progress::RightsRemoved;
-    assert_eq!(plan(&observed, at(5)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ReadOutput);
     observed.output = OutputFact::Ours(secret("u-1", "7"));
-    assert_eq!(plan(&observed, at(5)), Step::DeleteOutput(secret("u-1", "7").revision));
+    assert_eq!(plan(&observed, at(5)), AccessStep::DeleteOutput(secret("u-1", "7").revision));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(5)), Step::RemoveFinalizer { skipped: false });
+    assert_eq!(plan(&observed, at(5)), AccessStep::RemoveFinalizer { skipped: false });
     observed.has_finalizer = false;
-    assert_eq!(plan(&observed, at(5)), Step::Wait(None));
+    assert_eq!(plan(&observed, at(5)), AccessStep::Wait(None));
 }
 
 #[test]
@@ -318,15 +318,15 @@ fn a_target_that_is_away_for_too_long_is_given_up() {
     observed.status = saved(plan(&observed, at(100)));
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(100));
     assert_eq!(observed.status.phase, Some(AccessPhase::Revoking));
-    assert_eq!(plan(&observed, at(101)), Step::Wait(Some(at(160))));
+    assert_eq!(plan(&observed, at(101)), AccessStep::Wait(Some(at(160))));
     let week = 7 * 86_400;
     let late = LastError { attempts: 9, at: at(week), ..observed.status.last_error.clone().unwrap() };
     observed.status.last_error = Some(late);
-    assert_eq!(plan(&observed, at(week + 10)), Step::Wait(Some(at(week + 100))));
+    assert_eq!(plan(&observed, at(week + 10)), AccessStep::Wait(Some(at(week + 100))));
     observed.output = OutputFact::Ours(secret("u-1", "7"));
-    assert_eq!(plan(&observed, at(week + 100)), Step::DeleteOutput(secret("u-1", "7").revision));
+    assert_eq!(plan(&observed, at(week + 100)), AccessStep::DeleteOutput(secret("u-1", "7").revision));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(week + 100)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(week + 100)), AccessStep::RemoveFinalizer { skipped: true });
 }
 
 #[test]
@@ -368,12 +368,12 @@ fn a_deletion_with_the_kubeconfig_of_another_cluster_claims_no_revocation() {
     observed.status = saved(plan(&observed, at(100)));
     assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "TargetChanged");
     let week = 7 * 86_400;
-    assert!(matches!(plan(&observed, at(101)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(101)), AccessStep::Wait(Some(_))));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(week + 100)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(week + 100)), AccessStep::RemoveFinalizer { skipped: true });
     // With that of the cluster before it is revoked there.
     observed.target = Some(cluster("c"));
-    assert_eq!(plan(&observed, at(week)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(week)), AccessStep::RevokeAll);
 }
 
 #[test]
@@ -384,16 +384,16 @@ fn where_nothing_was_done_in_a_target_nothing_has_to_be_revoked() {
     observed.deleting = true;
     observed.status = saved(plan(&observed, at(5)));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(5)), Step::RemoveFinalizer { skipped: false });
+    assert_eq!(plan(&observed, at(5)), AccessStep::RemoveFinalizer { skipped: false });
 }
 
 #[test]
 fn another_address_of_the_same_cluster_is_written_at_once() {
     let mut observed = settled();
     observed.kubeconfig = KubeconfigFact::Unread;
-    assert_eq!(plan(&observed, at(5)), Step::ReadKubeconfig);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ReadKubeconfig);
     observed.kubeconfig = KubeconfigFact::Unusable;
-    assert!(matches!(plan(&observed, at(5)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(5)), AccessStep::Wait(Some(_))));
     observed.kubeconfig = KubeconfigFact::Endpoint("f".to_owned());
     let moved = TargetIdentity { uid: "c".to_owned(), endpoint: "f".to_owned() };
     observed.target = Some(moved.clone());
@@ -404,7 +404,7 @@ fn another_address_of_the_same_cluster_is_written_at_once() {
     assert_eq!(observed.status.target, Some(moved));
     observed.status = crate::revoked(&observed, "u-1", at(6));
     observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
-    assert!(matches!(plan(&observed, at(7)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(7)), AccessStep::Wait(Some(_))));
 }
 
 /// One with narrower rights, and a credential that was superseded.
@@ -426,17 +426,17 @@ fn rights_and_revocations_wait_neither_for_suspend_nor_for_the_secret() {
     for (mut observed, ends) in
         [(foreign, Some("SecretNotOurs")), (unusable, Some("SecretUnusable")), (suspended, None)]
     {
-        assert_eq!(plan(&observed, at(5)), Step::ApplyRights, "{ends:?}");
+        assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights, "{ends:?}");
         observed.progress = Progress::RightsApplied;
         observed.status = saved(plan(&observed, at(5)));
         assert_eq!(observed.status.observed_generation, Some(2));
-        assert_eq!(plan(&observed, at(5)), Step::Revoke { credential: "u-0".to_owned() });
+        assert_eq!(plan(&observed, at(5)), AccessStep::Revoke { credential: "u-0".to_owned() });
         observed.status = crate::revoked(&observed, "u-0", at(5));
         match (plan(&observed, at(5)), ends) {
-            (Step::SaveStatus(status), Some(reason)) => {
+            (AccessStep::SaveStatus(status), Some(reason)) => {
                 assert_eq!(status.last_error.unwrap().reason, reason);
             }
-            (Step::Wait(_), None) => {}
+            (AccessStep::Wait(_), None) => {}
             (step, _) => panic!("{ends:?}: {step:?}"),
         }
     }
@@ -444,21 +444,21 @@ fn rights_and_revocations_wait_neither_for_suspend_nor_for_the_secret() {
     let mut issuing = withdrawing();
     issuing.status.intent = begun(&issuing, Cause::Requested, at(5)).intent;
     issuing.output = OutputFact::Foreign;
-    assert_eq!(plan(&issuing, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&issuing, at(5)), AccessStep::ApplyRights);
 }
 
 #[test]
 fn rights_that_fail_and_revocations_that_fail_take_turns() {
     let mut observed = withdrawing();
-    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(0)), AccessStep::ApplyRights);
     observed.status = failed(&observed, Reason::TargetRefused, "no", at(0));
-    let revoke = Step::Revoke { credential: "u-0".to_owned() };
+    let revoke = AccessStep::Revoke { credential: "u-0".to_owned() };
     assert_eq!(plan(&observed, at(60)), revoke);
     observed.status = failed(&observed, Reason::TargetRefused, "no", at(60));
-    assert_eq!(plan(&observed, at(180)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(180)), AccessStep::ApplyRights);
     // Other rights are applied at once.
     observed.generation = 3;
-    assert_eq!(plan(&observed, at(61)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(61)), AccessStep::ApplyRights);
 }
 
 #[test]
@@ -474,9 +474,9 @@ fn a_secret_that_cannot_be_written_is_refused_with_what_to_do_and_made_again_whe
         assert!(error.message.contains(says) && error.message.contains("delete it"), "{error:?}");
         // It holds the credential still.
         assert_eq!(condition::find(&observed.status.conditions, READY).unwrap().status, "True");
-        assert_eq!(plan(&observed, at(6)), Step::Wait(Some(at(65))));
+        assert_eq!(plan(&observed, at(6)), AccessStep::Wait(Some(at(65))));
         observed.output = OutputFact::Watched(None);
-        assert_eq!(plan(&observed, at(7)), Step::ReadOutput);
+        assert_eq!(plan(&observed, at(7)), AccessStep::ReadOutput);
         observed.output = OutputFact::Absent;
         assert_eq!(saved(plan(&observed, at(7))).intent.map(|intent| intent.cause), Some(Cause::Lost));
     }
@@ -498,7 +498,7 @@ fn a_secret_that_is_edited_again_and_again_is_written_after_a_pause() {
     let error = observed.status.last_error.clone().unwrap();
     assert_eq!((error.reason.as_str(), &observed.status.intent), ("RestoredTooOften", &None));
     assert_eq!(condition::find(&observed.status.conditions, WRITTEN).unwrap().reason, "RestoredTooOften");
-    assert_eq!(plan(&observed, at(6)), Step::Wait(Some(at(65))));
+    assert_eq!(plan(&observed, at(6)), AccessStep::Wait(Some(at(65))));
     assert_eq!(saved(plan(&observed, at(65))).intent.map(|intent| intent.cause), Some(Cause::Lost));
 }
 
@@ -507,7 +507,7 @@ fn no_superseded_credential_is_forgotten_and_none_is_issued_while_there_are_too_
     let mut observed = settled();
     observed.status.superseded = (0..16).map(|n| format!("old-{n}")).collect();
     observed.spec.rotate = Some("now".to_owned());
-    let revoke = Step::Revoke { credential: "old-0".to_owned() };
+    let revoke = AccessStep::Revoke { credential: "old-0".to_owned() };
     assert_eq!(plan(&observed, at(5)), revoke);
     observed.status = failed(&observed, Reason::TargetRefused, "may not delete", at(5));
     let error = observed.status.last_error.clone().unwrap();
@@ -543,14 +543,14 @@ fn a_rotation_waits_for_no_revocation_that_keeps_failing() {
     let due = observed.status.next_rotation.unwrap().as_second();
     observed.status = failed(&observed, Reason::TargetRefused, "may not delete", at(due - 5));
     let error = observed.status.last_error.clone().unwrap();
-    assert_eq!(plan(&observed, at(due - 1)), Step::Wait(Some(at(due))));
+    assert_eq!(plan(&observed, at(due - 1)), AccessStep::Wait(Some(at(due))));
     assert!(next_attempt(&error) > at(due), "{error:?}");
     let status = saved(plan(&observed, at(due)));
     assert_eq!(status.intent.map(|intent| intent.cause), Some(Cause::Due));
     // What fails when it is due waits as everything else does.
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(due));
     let next = next_attempt(observed.status.last_error.as_ref().unwrap());
-    assert_eq!(plan(&observed, at(due + 1)), Step::Wait(Some(next)));
+    assert_eq!(plan(&observed, at(due + 1)), AccessStep::Wait(Some(next)));
 }
 
 #[test]
@@ -562,9 +562,9 @@ fn what_was_revoked_in_time_is_not_said_to_be_skipped() {
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(5));
     observed.progress = Progress::RightsRemoved;
     let week = 7 * 86_400;
-    assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: false });
+    assert_eq!(plan(&observed, at(week + 1)), AccessStep::RemoveFinalizer { skipped: false });
     observed.progress = Progress::AllRevoked;
-    assert_eq!(plan(&observed, at(week + 1)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(week + 1)), AccessStep::RemoveFinalizer { skipped: true });
 }
 
 #[path = "plan_lint_tests.rs"]

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::plan::tests::{at, cluster, saved, settled, spec};
 use crate::status::begun;
-use crate::{Observed, Step, Turn, plan};
+use crate::{AccessStep, Observed, Turn, plan};
 
 fn provider(allow: &serde_json::Value) -> ClusterProviderSpec {
     serde_json::from_value(json!({"credential": {"secret": "shop"}, "allow": allow})).unwrap()
@@ -157,10 +157,10 @@ fn a_revocation_is_not_given_up_earlier_than_the_provider_says() {
     observed.output = crate::OutputFact::Absent;
     observed.status = saved(plan(&observed, at(0)));
     observed.status = crate::failed(&observed, Reason::TargetUnreachable, "it is away", at(0));
-    assert_eq!(plan(&observed, at(3599)), Step::RevokeAll);
-    assert_eq!(plan(&observed, at(3600)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(3599)), AccessStep::RevokeAll);
+    assert_eq!(plan(&observed, at(3600)), AccessStep::RemoveFinalizer { skipped: true });
     observed.min_forget_after = None;
-    assert_eq!(plan(&observed, at(60)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(60)), AccessStep::RemoveFinalizer { skipped: true });
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn of_provider(permission: Permission) -> Observed {
 fn nothing_is_issued_and_no_rights_are_written_without_permission() {
     let refused = || Permission::Refused(Reason::NotAllowed, "no".to_owned());
     let due = of_provider(Permission::Unread).status.next_rotation.unwrap();
-    assert_eq!(plan(&of_provider(Permission::Unread), due), Step::ReadProvider);
+    assert_eq!(plan(&of_provider(Permission::Unread), due), AccessStep::ReadProvider);
     assert!(saved(plan(&of_provider(Permission::Allowed), due)).intent.is_some());
     let status = saved(plan(&of_provider(refused()), due));
     assert_eq!((status.phase, status.intent.as_ref()), (Some(AccessPhase::Refused), None));
@@ -197,23 +197,23 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
     // It is said once, and looked at again whenever something changes.
     let mut observed = Observed { status, ..of_provider(refused()) };
     let expiry = observed.status.not_after;
-    assert_eq!(plan(&observed, due), Step::Wait(expiry));
+    assert_eq!(plan(&observed, due), AccessStep::Wait(expiry));
     observed.permission = Permission::Unread;
-    assert_eq!(plan(&observed, due), Step::ReadProvider);
+    assert_eq!(plan(&observed, due), AccessStep::ReadProvider);
     observed.permission = Permission::Allowed;
     let begun = saved(plan(&observed, due));
     assert!(begun.intent.is_some() && begun.last_error.is_none());
     // The same of other rights.
     let other = |permission| Observed { generation: 2, ..of_provider(permission) };
-    assert_eq!(plan(&other(Permission::Unread), at(1)), Step::ReadProvider);
-    assert_eq!(plan(&other(Permission::Allowed), at(1)), Step::TakeTurn);
+    assert_eq!(plan(&other(Permission::Unread), at(1)), AccessStep::ReadProvider);
+    assert_eq!(plan(&other(Permission::Allowed), at(1)), AccessStep::TakeTurn);
     let error = saved(plan(&other(refused()), at(1))).last_error.unwrap();
     assert_eq!((error.reason.as_str(), error.generation), ("NotAllowed", 2));
     // While nothing is to be done, and for a revocation, nobody is asked.
-    assert!(matches!(plan(&of_provider(Permission::Unread), at(1)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&of_provider(Permission::Unread), at(1)), AccessStep::Wait(Some(_))));
     let deleting = Observed { deleting: true, ..of_provider(refused()) };
     let deleting = Observed { status: saved(plan(&deleting, at(1))), ..deleting };
-    assert_eq!(plan(&deleting, at(1)), Step::RevokeAll);
+    assert_eq!(plan(&deleting, at(1)), AccessStep::RevokeAll);
 }
 
 #[test]
@@ -235,23 +235,23 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     let due = observed.status.next_rotation.unwrap();
     observed.status = saved(plan(&observed, due));
     observed.output = crate::OutputFact::Ours(crate::plan::tests::secret("u-1", "7"));
-    assert_eq!(plan(&observed, due), Step::TakeTurn);
+    assert_eq!(plan(&observed, due), AccessStep::TakeTurn);
     let again = due + SignedDuration::from_secs(7);
     observed.turn = Turn::NotBefore(again);
     observed.status = saved(plan(&observed, due));
-    assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
+    assert_eq!(plan(&observed, due), AccessStep::Wait(Some(again)), "it is said once");
     observed.status.superseded = vec!["u-0".to_owned()];
-    assert_eq!(plan(&observed, due), Step::Revoke { credential: "u-0".to_owned() });
+    assert_eq!(plan(&observed, due), AccessStep::Revoke { credential: "u-0".to_owned() });
     // A cluster that has too many requests is asked for nothing. What is more urgent goes before the credential alone.
     let until = due + SignedDuration::from_secs(3);
     observed.turn = Turn::Throttled { until, asks_again: again };
     let mut throttled = Observed { status: saved(plan(&observed, due)), ..observed.clone() };
-    assert_eq!(plan(&throttled, due), Step::Wait(Some(until)));
-    assert_eq!(plan(&throttled, until), Step::Revoke { credential: "u-0".to_owned() });
+    assert_eq!(plan(&throttled, due), AccessStep::Wait(Some(until)));
+    assert_eq!(plan(&throttled, until), AccessStep::Revoke { credential: "u-0".to_owned() });
     throttled.status.superseded.clear();
-    assert_eq!(plan(&throttled, due), Step::Wait(Some(again)));
+    assert_eq!(plan(&throttled, due), AccessStep::Wait(Some(again)));
     observed.turn = Turn::Granted;
-    assert_eq!(plan(&observed, due), Step::ApplyRights);
+    assert_eq!(plan(&observed, due), AccessStep::ApplyRights);
 }
 
 #[test]
@@ -260,20 +260,20 @@ fn where_no_provider_leads_a_credential_waits_while_its_target_has_too_many_requ
     let due = observed.status.next_rotation.unwrap();
     observed.status = saved(plan(&observed, due));
     observed.output = crate::OutputFact::Ours(crate::plan::tests::secret("u-1", "7"));
-    assert_eq!(plan(&observed, due), Step::ApplyRights, "nobody is asked");
+    assert_eq!(plan(&observed, due), AccessStep::ApplyRights, "nobody is asked");
     observed.turn = Turn::Unasked;
     let step = plan(&observed, due);
-    assert_eq!(step, Step::TakeTurn);
+    assert_eq!(step, AccessStep::TakeTurn);
     assert!(step.waits_for_turn(&observed) && step.waits_for_place(&observed));
     let [until, again] = [3, 7].map(|seconds| due + SignedDuration::from_secs(seconds));
     observed.turn = Turn::Throttled { until, asks_again: again };
     observed.status = saved(plan(&observed, due));
-    assert_eq!(plan(&observed, due), Step::Wait(Some(again)), "it is said once");
+    assert_eq!(plan(&observed, due), AccessStep::Wait(Some(again)), "it is said once");
     let ready = condition::find(&observed.status.conditions, READY).unwrap();
     let says = "The next credential waits, since its target has too many requests (429): it is asked for at ";
     assert!(ready.message.contains(says), "{}", ready.message);
     observed.turn = Turn::Granted;
-    assert_eq!(plan(&observed, again), Step::ApplyRights);
+    assert_eq!(plan(&observed, again), AccessStep::ApplyRights);
     let granted = crate::rights_applied(&observed, again);
     assert_eq!(granted.intent.unwrap().waits_until, None);
 }
@@ -286,21 +286,21 @@ fn a_change_of_rights_waits_for_the_budget_unless_it_only_takes_some_away() {
     let mut waiting = changed(Permission::Allowed, Turn::NotBefore(again), false);
     assert_eq!(
         plan(&waiting, at(1)),
-        Step::Wait(Some(again)),
+        AccessStep::Wait(Some(again)),
         "the target has what status says of the spec before"
     );
     let ready = condition::find(&waiting.status.conditions, READY).unwrap();
     let generations = [waiting.status.observed_generation, ready.observed_generation];
     assert_eq!((generations, &*ready.status), ([Some(1); 2], "True"));
     waiting.status.superseded = vec!["u-0".to_owned()];
-    assert_eq!(plan(&waiting, at(1)), Step::Revoke { credential: "u-0".to_owned() });
-    assert_eq!(plan(&changed(Permission::Allowed, Turn::Granted, false), at(1)), Step::ApplyRights);
-    assert_eq!(plan(&changed(Permission::Allowed, Turn::Unasked, true), at(1)), Step::ApplyRights);
+    assert_eq!(plan(&waiting, at(1)), AccessStep::Revoke { credential: "u-0".to_owned() });
+    assert_eq!(plan(&changed(Permission::Allowed, Turn::Granted, false), at(1)), AccessStep::ApplyRights);
+    assert_eq!(plan(&changed(Permission::Allowed, Turn::Unasked, true), at(1)), AccessStep::ApplyRights);
     // While it waits nobody is asked whether it is allowed; what takes away goes on.
     for (narrows, expected) in [(false, true), (true, false)] {
         let changed = changed(Permission::Unread, Turn::Unasked, narrows);
         let step = plan(&changed, at(1));
-        assert_eq!(step, Step::ReadProvider);
+        assert_eq!(step, AccessStep::ReadProvider);
         assert_eq!(step.waits_for_turn(&changed), expected);
     }
 }

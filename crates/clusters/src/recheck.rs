@@ -9,7 +9,7 @@ use coppice_clusters_api::{ClusterAccessStatus, LastError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{Observed, OutputFact};
-use crate::plan::Step;
+use crate::plan::AccessStep;
 use crate::rotation::{earlier_by_uid, later, next_rotation};
 use crate::status::{complete, validity};
 
@@ -37,12 +37,12 @@ pub(crate) fn next(observed: &Observed) -> Option<Timestamp> {
 }
 
 /// That it is tried out now, if it is due and the Secret holds what was written to it.
-pub(crate) fn due(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn due(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     next(observed).filter(|next| *next <= now)?;
     match (&observed.output, &observed.status.output) {
         // The Secret is read first, by who does it: whoever finds no place in the target reads nothing.
-        (OutputFact::Watched(_), _) => Some(Step::TryOutAgain),
-        (OutputFact::Ours(found), Some(known)) if found.revision == *known => Some(Step::TryOutAgain),
+        (OutputFact::Watched(_), _) => Some(AccessStep::TryOutAgain),
+        (OutputFact::Ours(found), Some(known)) if found.revision == *known => Some(AccessStep::TryOutAgain),
         _ => None,
     }
 }
@@ -81,7 +81,7 @@ mod tests {
 
     /// When it looks again, as long as nothing changes.
     fn waits_until(observed: &Observed, now: Timestamp) -> Timestamp {
-        let Step::Wait(Some(until)) = plan(observed, now) else { panic!("{:?}", plan(observed, now)) };
+        let AccessStep::Wait(Some(until)) = plan(observed, now) else { panic!("{:?}", plan(observed, now)) };
         until
     }
 
@@ -91,9 +91,9 @@ mod tests {
         let first = waits_until(&observed, at(1));
         assert!((at(77_760)..=at(DAY)).contains(&first), "a day, less a tenth at most: {first}");
         assert_eq!(waits_until(&observed, at(first.as_second() - 1)), first);
-        assert_eq!(plan(&observed, first), Step::TryOutAgain);
+        assert_eq!(plan(&observed, first), AccessStep::TryOutAgain);
         observed.output = OutputFact::Ours(secret("u-1", "7"));
-        assert_eq!(plan(&observed, first), Step::TryOutAgain);
+        assert_eq!(plan(&observed, first), AccessStep::TryOutAgain);
         observed.status = tried_out_again(&observed, first);
         assert_eq!(observed.status.verified_at, Some(first));
         let verified = condition::find(&observed.status.conditions, VERIFIED).unwrap();
@@ -101,7 +101,7 @@ mod tests {
         assert!(verified.status == "True" && verified.message.ends_with(&says), "{verified:?}");
         let second = waits_until(&observed, first);
         assert_eq!(second.duration_since(first), first.duration_since(at(0)));
-        assert_eq!(plan(&observed, second), Step::TryOutAgain);
+        assert_eq!(plan(&observed, second), AccessStep::TryOutAgain);
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let observed = settled();
         assert_eq!(next(&observed), None);
         let rotation = observed.status.next_rotation.unwrap();
-        assert_eq!(plan(&observed, at(1)), Step::Wait(Some(rotation)));
+        assert_eq!(plan(&observed, at(1)), AccessStep::Wait(Some(rotation)));
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         assert!(status.held_until().is_none() && status.output.is_some() && status.intent.is_none());
         let again = waits_until(&observed, now);
         assert_eq!(again.duration_since(now), SignedDuration::from_mins(1));
-        assert_eq!(plan(&observed, again), Step::TryOutAgain);
+        assert_eq!(plan(&observed, again), AccessStep::TryOutAgain);
         let valid = Observed { status: tried_out_again(&observed, again), ..observed.clone() };
         assert_eq!((valid.status.phase, &valid.status.last_error), (Some(AccessPhase::Ready), &None));
         // Another one is issued when somebody asks for it.

@@ -9,20 +9,20 @@ use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::Observed;
-use crate::plan::Step;
+use crate::plan::AccessStep;
 use crate::rotation::later;
 use crate::status::validity;
 
 /// The next one to be revoked: those that may be valid go first. One that cannot be keeps no other waiting: each has two attempts, since every
 /// other one may be for something else, and then the next one has its turn.
-pub(crate) fn revoke_superseded(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn revoke_superseded(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let has_expired = |credential: &&String| has_expired(status, credential, now);
     let (expired, valid): (Vec<&String>, Vec<&String>) = status.superseded.iter().partition(has_expired);
     let next = if valid.is_empty() { expired } else { valid };
     let failed = status.last_error.as_ref().map_or(0, |error| error.attempts / 2);
     let turn = usize::try_from(failed).unwrap_or_default().checked_rem(next.len())?;
-    Some(Step::Revoke { credential: (*next.get(turn)?).clone() })
+    Some(AccessStep::Revoke { credential: (*next.get(turn)?).clone() })
 }
 
 /// Whether so many of those that wait to be revoked may be valid that no other is issued.
@@ -106,7 +106,7 @@ mod tests {
             .map(|(credential, not_after)| PendingRevocation { credential, since: at(0), not_after })
             .collect();
         observed.spec.rotate = Some("now".to_owned());
-        let revoke = |credential: &str| Step::Revoke { credential: credential.to_owned() };
+        let revoke = |credential: &str| AccessStep::Revoke { credential: credential.to_owned() };
         assert_eq!(plan(&observed, at(599)), revoke("old-0"), "all of them may be valid");
         let full = failed(&observed, Reason::TargetRefused, "no", at(599));
         assert_eq!(full.last_error.unwrap().reason, "TooManySuperseded");
@@ -137,7 +137,7 @@ mod tests {
         observed.status.superseded = vec!["old-0".to_owned(), "old-1".to_owned()];
         let mut asked = Vec::new();
         for second in [5, 65, 185, 425, 905] {
-            let Step::Revoke { credential } = plan(&observed, at(second)) else { panic!("{second}") };
+            let AccessStep::Revoke { credential } = plan(&observed, at(second)) else { panic!("{second}") };
             asked.push(credential);
             observed.status = failed(&observed, Reason::TargetRefused, "no", at(second));
         }
@@ -147,10 +147,10 @@ mod tests {
         let mut asked = std::collections::BTreeSet::new();
         for second in (2_000..30_000).step_by(2_000) {
             match plan(&observed, at(second)) {
-                Step::Revoke { credential } => {
+                AccessStep::Revoke { credential } => {
                     asked.insert(credential);
                 }
-                step => assert_eq!(step, Step::ApplyRights),
+                step => assert_eq!(step, AccessStep::ApplyRights),
             }
             observed.status = failed(&observed, Reason::TargetRefused, "no", at(second));
         }

@@ -11,7 +11,7 @@ use coppice_clusters_api::{
 use jiff::Timestamp;
 
 use crate::observed::{ClusterFact, ManagedFact, Observed};
-use crate::plan::{Step, is_of_this_spec, save, steady};
+use crate::plan::{AccessStep, is_of_this_spec, save, steady};
 use crate::status::{complete, failed};
 
 /// A `ManagedCluster`, as those see it who name it.
@@ -143,7 +143,7 @@ fn is_without_issuer(observed: &Observed, ready: &NamedCluster) -> bool {
 }
 
 /// What comes before anything is done for one that names a `ManagedCluster`: that was ready, and its provider has the issuer.
-pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     if is_no_longer_refused(observed) || asks_for_nothing(observed) {
         let status = ClusterAccessStatus { last_error: None, ..observed.status.clone() };
         return Some(save(complete(observed, status, now)));
@@ -160,7 +160,7 @@ pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<Step> {
 }
 
 /// Status says which `ManagedCluster` it is for before anything is issued.
-pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let ManagedFact::Ready(ready) = &observed.managed else { return None };
     let status = ClusterAccessStatus { managed_cluster: Some(ready.clone()), ..observed.status.clone() };
     Some(save(complete(observed, status, now)))
@@ -168,18 +168,20 @@ pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<Step>
 
 /// What comes before anything is issued for a cluster that is made by Cluster API or by a `ManagedCluster`: nobody needs a credential of one
 /// that is about to go. What was issued for it is left alone, since it may be needed until the very end.
-pub(crate) fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let (cluster, secret) = (&observed.spec.cluster, &observed.spec.output.secret);
     let managed = cluster.managed_cluster.as_ref().map(|named| format!("ManagedCluster {}", named.name));
     let (what, is) = match (&observed.managed, managed) {
         // A cache may lack what is there.
-        (ManagedFact::Gone, _) if observed.cluster == ClusterFact::Unread => return Some(Step::ReadCluster),
+        (ManagedFact::Gone, _) if observed.cluster == ClusterFact::Unread => {
+            return Some(AccessStep::ReadCluster);
+        }
         (ManagedFact::Deleting, Some(managed)) => (managed, "is being deleted"),
         (ManagedFact::Gone, Some(managed)) => (managed, "is gone"),
         _ => {
             let cluster = cluster.cluster_api.as_ref()?;
             let is = match observed.cluster {
-                ClusterFact::Unread => return Some(Step::ReadCluster),
+                ClusterFact::Unread => return Some(AccessStep::ReadCluster),
                 ClusterFact::Stays => return None,
                 ClusterFact::Deleting => "is being deleted",
                 ClusterFact::Gone => "is gone",

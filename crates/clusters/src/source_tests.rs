@@ -101,18 +101,18 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
         let waits = "No credential is issued yet: ManagedCluster shop ";
         assert!(ready.message.starts_with(waits) && ready.message.contains(says), "{}", ready.message);
         access.status = status;
-        assert_eq!(plan(&see(&access, found), at(2)), Step::Wait(None));
+        assert_eq!(plan(&see(&access, found), at(2)), AccessStep::Wait(None));
     }
     // Once it was, status names it before anything is issued.
     let ready = created();
     let found = Some(FoundCluster { status: &ready, ..found });
-    assert_eq!(plan(&see(&access, found), at(3)), Step::AddFinalizer);
+    assert_eq!(plan(&see(&access, found), at(3)), AccessStep::AddFinalizer);
     access.has_finalizer = true;
     access.status = saved(plan(&see(&access, found), at(3)));
     let known = NamedCluster { uid: "m".to_owned(), provider: None };
     assert_eq!((&access.status.managed_cluster, access.status.sequence), (&Some(known), 0));
     access.output = OutputFact::Absent;
-    assert_eq!(plan(&see(&access, found), at(3)), Step::ReadCluster);
+    assert_eq!(plan(&see(&access, found), at(3)), AccessStep::ReadCluster);
     access.cluster = ClusterFact::Stays;
     assert_eq!(saved(plan(&see(&access, found), at(3))).sequence, 1);
 }
@@ -123,7 +123,7 @@ fn nothing_is_issued_for_one_that_goes_and_what_was_issued_is_revoked_where_it_w
         let mut access = Observed { permission: Permission::Allowed, ..settled() };
         access.status.managed_cluster = Some(NamedCluster { uid: "m".to_owned(), provider });
         let due = access.status.next_rotation.unwrap();
-        assert_eq!(plan(&see(&access, None), due), Step::ReadCluster, "a cache may lack it");
+        assert_eq!(plan(&see(&access, None), due), AccessStep::ReadCluster, "a cache may lack it");
         access.cluster = ClusterFact::Gone;
         let observed = see(&access, None);
         let status = saved(plan(&observed, due));
@@ -134,9 +134,9 @@ fn nothing_is_issued_for_one_that_goes_and_what_was_issued_is_revoked_where_it_w
         access.deleting = true;
         let mut observed = see(&access, None);
         observed.status = saved(plan(&observed, due));
-        assert_eq!(plan(&observed, due), Step::RevokeAll);
+        assert_eq!(plan(&observed, due), AccessStep::RevokeAll);
         observed.progress = Progress::AllRevoked;
-        assert_eq!(plan(&observed, due), Step::RemoveRights);
+        assert_eq!(plan(&observed, due), AccessStep::RemoveRights);
     }
 }
 
@@ -153,7 +153,7 @@ fn issuers_of_gardener_issue_for_what_gardener_makes_alone() {
             assert_eq!(status.phase, Some(AccessPhase::Refused));
             assert!(status.last_error.as_ref().unwrap().message.contains("is made by Cluster API"));
             access.status = status;
-            assert!(matches!(plan(&see(&access, Some(found)), at(1)), Step::Wait(Some(_))));
+            assert!(matches!(plan(&see(&access, Some(found)), at(1)), AccessStep::Wait(Some(_))));
             // It is deleted, and another one of its name is waited for.
             let status = saved(plan(&see(&access, None), at(1)));
             assert_eq!((status.phase, status.last_error), (Some(AccessPhase::Pending), None));
@@ -162,7 +162,7 @@ fn issuers_of_gardener_issue_for_what_gardener_makes_alone() {
         } else {
             access.status = saved(step);
             assert_eq!(access.status.last_error, None, "it is said of the one before");
-            assert_eq!(plan(&see(&access, Some(found)), at(0)), Step::AddFinalizer);
+            assert_eq!(plan(&see(&access, Some(found)), at(0)), AccessStep::AddFinalizer);
         }
     }
 }

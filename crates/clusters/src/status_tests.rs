@@ -3,7 +3,7 @@ use coppice_quantity::Duration;
 
 use super::*;
 use crate::plan::tests::{at, cluster, issuing, new, saved, secret, settled};
-use crate::{Progress, Step, plan};
+use crate::{AccessStep, Progress, plan};
 
 /// Status, reason and message of a condition.
 fn condition<'a>(status: &'a ClusterAccessStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
@@ -39,7 +39,7 @@ fn rotation_written() -> Observed {
 #[test]
 fn what_a_crash_left_in_the_secret_counts_until_it_was_tried_out() {
     for mut observed in [first_written(), rotation_written()] {
-        assert!(matches!(plan(&observed, at(6)), Step::VerifyWritten { .. }));
+        assert!(matches!(plan(&observed, at(6)), AccessStep::VerifyWritten { .. }));
         let read = observed.output.clone();
         observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(6));
         let (ready, _, message) = condition(&observed.status, READY);
@@ -49,7 +49,7 @@ fn what_a_crash_left_in_the_secret_counts_until_it_was_tried_out() {
         assert_eq!(condition(&observed.status, REACHABLE).0, "False");
         // As long as nobody reads it again.
         observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
-        assert!(matches!(plan(&observed, at(7)), Step::Wait(Some(_))));
+        assert!(matches!(plan(&observed, at(7)), AccessStep::Wait(Some(_))));
         let later = failed(&observed, Reason::TargetUnreachable, "no answer", at(66));
         assert_eq!(condition(&later, READY).0, "True");
         let expired = failed(&observed, Reason::TargetUnreachable, "no answer", at(90_000));
@@ -73,11 +73,11 @@ fn what_a_crash_left_in_the_secret_is_adopted_while_nothing_is_issued() {
     observed.spec.suspend = true;
     let read = observed.output.clone();
     observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
-    assert_eq!(plan(&observed, at(6)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(6)), AccessStep::ReadOutput);
     observed.output = read;
     let disproven = Observed { progress: issuing("u-2", IssueProgress::Disproven), ..observed.clone() };
     assert_eq!(saved(plan(&disproven, at(6))).last_error.unwrap().reason, "VerificationFailed");
-    assert_eq!(plan(&observed, at(6)), Step::VerifyWritten { credential: "u-2".to_owned() });
+    assert_eq!(plan(&observed, at(6)), AccessStep::VerifyWritten { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Proven("e".to_owned()));
     observed.status = saved(plan(&observed, at(6)));
     assert_eq!(
@@ -88,7 +88,7 @@ fn what_a_crash_left_in_the_secret_is_adopted_while_nothing_is_issued() {
     let mut observed = settled();
     observed.status = begun(&observed, Cause::Requested, at(5));
     observed.spec.suspend = true;
-    assert!(matches!(plan(&observed, at(6)), Step::Wait(_)));
+    assert!(matches!(plan(&observed, at(6)), AccessStep::Wait(_)));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_revocation_that_fails_does_not_hide_that_the_secret_is_not_ours() {
     let mut observed = settled();
     observed.status.superseded = vec!["u-0".to_owned()];
     observed.output = OutputFact::Foreign;
-    let revoke = Step::Revoke { credential: "u-0".to_owned() };
+    let revoke = AccessStep::Revoke { credential: "u-0".to_owned() };
     assert_eq!(plan(&observed, at(5)), revoke);
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(5));
     let status = &observed.status;
@@ -111,7 +111,7 @@ fn a_revocation_that_fails_does_not_hide_that_the_secret_is_not_ours() {
     assert_eq!(condition(status, REACHABLE), ("False", "TargetUnreachable", "no answer"));
     // At the next attempt it is looked at again, and it is said no longer than it is so.
     observed.output = OutputFact::Watched(None);
-    assert_eq!(plan(&observed, at(65)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(65)), AccessStep::ReadOutput);
     observed.output = OutputFact::Foreign;
     assert_eq!(plan(&observed, at(65)), revoke);
     let again = failed(&observed, Reason::TargetRefused, "no", at(65));
@@ -126,28 +126,28 @@ fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
     let waits = |observed: &Observed, now: Timestamp| plan(observed, now).waits_for_place(observed);
     let mut observed = Observed { target: None, ..new() };
     observed.has_finalizer = false;
-    assert_eq!(plan(&observed, at(0)), Step::AddFinalizer);
+    assert_eq!(plan(&observed, at(0)), AccessStep::AddFinalizer);
     assert!(!waits(&observed, at(0)));
     observed.has_finalizer = true;
     assert!(!waits(&observed, at(0)), "whether it is ours is said before anything is issued");
     observed.output = OutputFact::Foreign;
-    assert!(matches!(plan(&observed, at(0)), Step::SaveStatus(_)));
+    assert!(matches!(plan(&observed, at(0)), AccessStep::SaveStatus(_)));
     assert!(!waits(&observed, at(0)));
     observed.output = OutputFact::Absent;
     observed.status = saved(plan(&observed, at(0)));
-    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    assert_eq!(plan(&observed, at(0)), AccessStep::Identify);
     assert!(waits(&observed, at(0)));
     // A credential is to be issued: the Secret is read when there is a place.
     let mut observed = Observed { target: None, ..settled() };
     observed.status = saved(plan(&observed, observed.status.next_rotation.unwrap()));
-    assert_eq!(plan(&observed, at(80_000)), Step::ReadOutput);
+    assert_eq!(plan(&observed, at(80_000)), AccessStep::ReadOutput);
     assert!(waits(&observed, at(80_000)));
     // One that is given up ends, although its target is busy.
     observed.deleting = true;
     observed.status = saved(plan(&observed, at(0)));
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(0));
     let week = at(7 * 86_400 + 1);
-    assert_eq!(plan(&observed, week), Step::ReadOutput);
+    assert_eq!(plan(&observed, week), AccessStep::ReadOutput);
     assert!(!waits(&observed, week));
 }
 
@@ -169,30 +169,30 @@ fn what_an_earlier_version_issued_goes_on_in_the_cluster_that_has_its_account() 
     // What it did not say is said, and nothing is asked of the target.
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(condition(&observed.status, READY).0, "True");
-    assert!(matches!(plan(&observed, at(5)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(5)), AccessStep::Wait(Some(_))));
     // A rotation.
     observed.spec.rotate = Some("now".to_owned());
     observed.status = saved(plan(&observed, at(5)));
     observed.output = OutputFact::Ours(secret("u-1", "7"));
-    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
     observed.progress = Progress::AccountFound(true);
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(observed.status.target, Some(cluster("c")));
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
     // A deletion.
     let mut observed = Observed { deleting: true, ..of_earlier_version() };
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
     observed.progress = Progress::AccountFound(true);
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(plan(&observed, at(5)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(5)), AccessStep::RevokeAll);
 }
 
 #[test]
 fn what_an_earlier_version_issued_is_not_revoked_in_a_cluster_without_its_account() {
     let mut observed = of_earlier_version();
     observed.status.superseded = vec!["u-0".to_owned()];
-    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
     observed.progress = Progress::AccountFound(false);
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "TargetChanged");
@@ -200,18 +200,18 @@ fn what_an_earlier_version_issued_is_not_revoked_in_a_cluster_without_its_accoun
     assert_eq!(condition(&observed.status, READY).0, "True", "the Secret holds what it held");
     // With a kubeconfig of the cluster before it goes on.
     observed.progress = Progress::Nothing;
-    assert_eq!(plan(&observed, at(65)), Step::FindAccount);
+    assert_eq!(plan(&observed, at(65)), AccessStep::FindAccount);
     observed.progress = Progress::AccountFound(true);
     observed.status = saved(plan(&observed, at(65)));
-    assert_eq!(plan(&observed, at(65)), Step::Revoke { credential: "u-0".to_owned() });
+    assert_eq!(plan(&observed, at(65)), AccessStep::Revoke { credential: "u-0".to_owned() });
     // Deleted, it ends when forgetAfter is over, and claims no revocation.
     let mut observed = Observed { deleting: true, ..of_earlier_version() };
     observed.status = saved(plan(&observed, at(5)));
     observed.progress = Progress::AccountFound(false);
     observed.status = saved(plan(&observed, at(5)));
-    assert!(matches!(plan(&observed, at(6)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(6)), AccessStep::Wait(Some(_))));
     observed.output = OutputFact::Absent;
-    assert_eq!(plan(&observed, at(7 * 86_400 + 6)), Step::RemoveFinalizer { skipped: true });
+    assert_eq!(plan(&observed, at(7 * 86_400 + 6)), AccessStep::RemoveFinalizer { skipped: true });
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn rights_that_an_earlier_version_applied_are_removed_although_nothing_was_issue
     let mut observed = Observed { deleting: true, ..new() };
     observed.status.observed_generation = Some(1);
     observed.status = saved(plan(&observed, at(5)));
-    assert_eq!(plan(&observed, at(5)), Step::FindAccount);
+    assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
 }
 
 #[test]
@@ -229,14 +229,14 @@ fn status_names_each_namespace_before_rights_are_applied_there() {
     observed.status = saved(plan(&observed, at(0)));
     let named = |status: &ClusterAccessStatus| status.namespaces.clone().map(|all| all.join(" "));
     assert_eq!(named(&observed.status).as_deref(), Some("shop"));
-    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(0)), AccessStep::ApplyRights);
     // In another one: the one before is looked at until another credential is issued.
     let mut observed = settled();
     observed.generation = 2;
     observed.spec.rights.bind.as_mut().unwrap().namespaces = vec!["stage".to_owned()];
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(named(&observed.status).as_deref(), Some("shop stage"));
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
     observed.status = rights_applied(&observed, at(5));
     assert_eq!(named(&observed.status).as_deref(), Some("shop stage"));
     observed.status = begun(&observed, Cause::Due, at(6));
@@ -254,13 +254,13 @@ fn status_names_each_namespace_before_rights_are_applied_there() {
     observed.status.namespaces = Some((0..64).map(|n| n.to_string()).collect());
     observed.status = saved(plan(&observed, at(7)));
     assert_eq!(observed.status.namespaces, None);
-    assert_eq!(plan(&observed, at(7)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(7)), AccessStep::ApplyRights);
     let mut observed = of_earlier_version();
     observed.generation = 2;
     observed.progress = Progress::AccountFound(true);
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!((&observed.status.namespaces, observed.status.target.is_some()), (&None, true));
-    assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn of_a_later_spec_it_is_ready_once_the_target_has_its_rights() {
     assert_eq!(generation(&observed.status, READY), is_true(1));
     observed.status = failed(&observed, Reason::TargetRefused, "no", at(5));
     assert_eq!(generation(&observed.status, READY), is_true(1));
-    assert_eq!(plan(&observed, at(65)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(65)), AccessStep::ApplyRights);
     observed.status = rights_applied(&observed, at(65));
     assert_eq!(generation(&observed.status, READY), is_true(2));
     // With these rights no credential was tried out before the next one is issued.
@@ -312,7 +312,7 @@ fn a_change_that_is_about_no_rights_is_ready_as_well_once_they_are_applied() {
         let mut observed = settled();
         observed.generation = 2;
         change(&mut observed.spec);
-        assert_eq!(plan(&observed, at(5)), Step::ApplyRights, "{number}");
+        assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights, "{number}");
         observed.status = rights_applied(&observed, at(5));
         let ready = condition::find(&observed.status.conditions, READY).unwrap();
         assert_eq!((&*ready.status, ready.observed_generation), ("True", Some(2)), "{number}");
@@ -330,7 +330,7 @@ fn one_that_is_suspended_does_not_say_what_was_refused_to_the_spec_before() {
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!(condition(&observed.status, READY).1, "Suspended");
     assert_eq!(observed.status.phase, Some(AccessPhase::Pending));
-    assert_eq!(plan(&observed, at(1)), Step::Wait(None));
+    assert_eq!(plan(&observed, at(1)), AccessStep::Wait(None));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use coppice_clusters_api::ClusterAccessStatus;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{Observed, Progress};
-use crate::plan::{Step, is_of_this_spec, not_allowed, save};
+use crate::plan::{AccessStep, is_of_this_spec, not_allowed, save};
 use crate::provider::{GrantVerdict, Permission, valid_until};
 use crate::rotation::later;
 use crate::status::{complete, failed};
@@ -18,7 +18,7 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What comes before other rights are applied: they are allowed, or only take some away of those that the target is known to have. These
 /// wait for nothing.
-pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let is_known = matches!(
         observed.grant,
         GrantVerdict::Allowed | GrantVerdict::CredentialNotAllowed | GrantVerdict::RightsNotAllowed
@@ -30,18 +30,18 @@ pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<Step>
 }
 
 /// What is to be done since what was given is not allowed any more, or is again; none if nothing is now.
-pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     observed.spec.cluster.provider_name()?;
     match observed.grant {
         GrantVerdict::Settled => return None,
-        GrantVerdict::Unread => return Some(Step::ReadProvider),
+        GrantVerdict::Unread => return Some(AccessStep::ReadProvider),
         _ if observed.permission == Permission::Allowed => return allowed_again(observed, now),
         _ => {}
     }
     let message = refused(observed)?;
     match observed.grant {
-        GrantVerdict::Unknown => return Some(Step::FindRights),
-        GrantVerdict::RightsNotAllowed => return Some(Step::TakeRights),
+        GrantVerdict::Unknown => return Some(AccessStep::FindRights),
+        GrantVerdict::RightsNotAllowed => return Some(AccessStep::TakeRights),
         _ => {}
     }
     let is_to_go = is_credential_to_go(observed);
@@ -57,7 +57,7 @@ pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<S
         Some(at) if at <= now && observed.progress == Progress::AllRevoked => {
             return Some(says_refused(observed, without_credential(observed), message, now));
         }
-        Some(at) if at <= now => return Some(Step::RevokeAll),
+        Some(at) if at <= now => return Some(AccessStep::RevokeAll),
         _ => {}
     }
     let message_of_now = refusal(observed, message, now);
@@ -67,7 +67,7 @@ pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<S
 
 /// The same while something else that failed is tried again later: that keeps nothing that is withdrawn. What failed of the withdrawal itself
 /// waits as everything else does.
-pub(crate) fn withdrawn_meanwhile(observed: &Observed, now: Timestamp) -> Option<Step> {
+pub(crate) fn withdrawn_meanwhile(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let error = status.last_error.as_ref().filter(|_| status.sequence > 0)?;
     let is_to_look = observed.grant == GrantVerdict::Unread || first(observed, now).is_some();
@@ -149,7 +149,12 @@ fn kept_until(now: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn says_refused(observed: &Observed, status: ClusterAccessStatus, message: &str, now: Timestamp) -> Step {
+fn says_refused(
+    observed: &Observed,
+    status: ClusterAccessStatus,
+    message: &str,
+    now: Timestamp,
+) -> AccessStep {
     let observed = Observed { status, ..observed.clone() };
     save(failed(&observed, Reason::NotAllowed, &refusal(&observed, message, now), now))
 }
@@ -170,7 +175,7 @@ fn without_credential(observed: &Observed) -> ClusterAccessStatus {
 }
 
 /// What status says of that is over.
-fn allowed_again(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn allowed_again(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let was_refused =
         status.last_error.as_ref().is_some_and(|error| error.reason == Reason::NotAllowed.as_str());

@@ -26,13 +26,13 @@ fn narrower_rights_wait_for_nothing_that_keeps_credentials_from_being_issued() {
     // Such as a ttl or an issuer that is not allowed any more.
     let narrower = |grant| Observed { generation: 2, narrows: true, ..refused_with(grant) };
     for grant in [GrantVerdict::Allowed, GrantVerdict::CredentialNotAllowed, GrantVerdict::RightsNotAllowed] {
-        assert_eq!(plan(&narrower(grant), at(1)), Step::ApplyRights);
+        assert_eq!(plan(&narrower(grant), at(1)), AccessStep::ApplyRights);
     }
     let applied =
         Observed { progress: Progress::RightsApplied, narrows: false, ..narrower(GrantVerdict::Allowed) };
     assert_eq!(saved(plan(&applied, at(1))).observed_generation, Some(2));
     // After a restart the target has to say first whether they are narrower.
-    assert_eq!(plan(&narrower(GrantVerdict::Unknown), at(1)), Step::FindRights);
+    assert_eq!(plan(&narrower(GrantVerdict::Unknown), at(1)), AccessStep::FindRights);
     let wider = Observed { generation: 2, ..refused_with(GrantVerdict::Allowed) };
     assert_eq!(saved(plan(&wider, at(1))).observed_generation, Some(1), "the target has what it had");
 }
@@ -40,7 +40,7 @@ fn narrower_rights_wait_for_nothing_that_keeps_credentials_from_being_issued() {
 #[test]
 fn rights_go_at_once_and_the_credential_after_a_pause() {
     let mut observed = refused_with(GrantVerdict::RightsNotAllowed);
-    assert_eq!(plan(&observed, at(1)), Step::TakeRights);
+    assert_eq!(plan(&observed, at(1)), AccessStep::TakeRights);
     observed.status = rights_taken(&observed, at(1));
     assert_eq!(
         (observed.status.phase, observed.status.observed_generation),
@@ -53,9 +53,9 @@ fn rights_go_at_once_and_the_credential_after_a_pause() {
     assert!(ready.message.ends_with(said), "{}", ready.message);
     // Nothing is left there whose rights could be asked about.
     observed.grant = GrantVerdict::CredentialNotAllowed;
-    assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(601))));
-    assert_eq!(plan(&observed, at(600)), Step::Wait(Some(at(601))));
-    assert_eq!(plan(&observed, at(601)), Step::RevokeAll);
+    assert_eq!(plan(&observed, at(2)), AccessStep::Wait(Some(at(601))));
+    assert_eq!(plan(&observed, at(600)), AccessStep::Wait(Some(at(601))));
+    assert_eq!(plan(&observed, at(601)), AccessStep::RevokeAll);
     observed.progress = Progress::AllRevoked;
     observed.status = saved(plan(&observed, at(601)));
     let status = &observed.status;
@@ -63,13 +63,13 @@ fn rights_go_at_once_and_the_credential_after_a_pause() {
     assert_eq!((status.phase, message(status)), (Some(AccessPhase::Refused), "no"));
     assert_eq!(condition::find(&status.conditions, READY).unwrap().status, "False");
     observed.progress = Progress::Nothing;
-    assert_eq!(plan(&observed, at(602)), Step::Wait(None));
+    assert_eq!(plan(&observed, at(602)), AccessStep::Wait(None));
     // It has rights and a credential again once it is allowed.
     (observed.permission, observed.grant) = (Permission::Allowed, GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(700)));
     assert_eq!((observed.status.last_error.as_ref(), observed.status.sequence), (None, 1));
     observed.turn = crate::Turn::Granted;
-    assert_eq!(plan(&observed, at(700)), Step::ApplyRights);
+    assert_eq!(plan(&observed, at(700)), AccessStep::ApplyRights);
     observed.progress = Progress::RightsApplied;
     observed.status = saved(plan(&observed, at(700)));
     observed.output = OutputFact::Absent;
@@ -81,16 +81,16 @@ fn what_is_allowed_again_in_time_is_kept() {
     let mut observed = refused_with(GrantVerdict::CredentialNotAllowed);
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!((observed.status.observed_generation, observed.status.revokes_at), (Some(1), Some(at(601))));
-    assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(601))), "it is said once");
+    assert_eq!(plan(&observed, at(2)), AccessStep::Wait(Some(at(601))), "it is said once");
     (observed.permission, observed.grant) = (Permission::Allowed, GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(3)));
     assert_eq!((observed.status.revokes_at, observed.status.phase), (None, Some(AccessPhase::Ready)));
-    assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(700)), AccessStep::Wait(Some(_))));
     // What is asked for is not allowed, and what was issued is: it stays.
     let mut observed = refused_with(GrantVerdict::Allowed);
     observed.status = saved(plan(&observed, at(1)));
     assert_eq!((observed.status.revokes_at, observed.status.phase), (None, Some(AccessPhase::Refused)));
-    assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(until)) if until > at(700)));
+    assert!(matches!(plan(&observed, at(700)), AccessStep::Wait(Some(until)) if until > at(700)));
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn of_certificates_it_is_said_until_when_they_are_valid() {
     assert_eq!(observed.status.revokes_at, None);
     let said = "no; what was issued cannot be revoked: the last certificate expires at 1970-01-02T00:00:00Z";
     assert_eq!(message(&observed.status), said);
-    assert!(matches!(plan(&observed, at(700)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(700)), AccessStep::Wait(Some(_))));
     // Without their rights they are of no use.
     observed.grant = GrantVerdict::RightsNotAllowed;
-    assert_eq!(plan(&observed, at(700)), Step::TakeRights);
+    assert_eq!(plan(&observed, at(700)), AccessStep::TakeRights);
     assert_eq!(rights_taken(&observed, at(700)).revokes_at, None);
 }
 
@@ -112,14 +112,14 @@ fn of_certificates_it_is_said_until_when_they_are_valid() {
 fn what_is_not_known_takes_nothing_away() {
     let mut observed = refused_with(GrantVerdict::Settled);
     observed.permission = Permission::Unread;
-    assert!(matches!(plan(&observed, at(1)), Step::Wait(Some(_))));
+    assert!(matches!(plan(&observed, at(1)), AccessStep::Wait(Some(_))));
     observed.grant = GrantVerdict::Unread;
-    assert_eq!(plan(&observed, at(1)), Step::ReadProvider);
+    assert_eq!(plan(&observed, at(1)), AccessStep::ReadProvider);
     // It is gone, or cannot be understood.
     observed.permission = Permission::Refused(Reason::ProviderMissing, "gone".to_owned());
     observed.grant = GrantVerdict::Settled;
     for second in [1, 601] {
-        assert!(matches!(plan(&observed, at(second)), Step::Wait(Some(_))));
+        assert!(matches!(plan(&observed, at(second)), AccessStep::Wait(Some(_))));
     }
     // Nothing was issued that anybody could have.
     let mut new = refused_with(GrantVerdict::CredentialNotAllowed);
@@ -136,31 +136,31 @@ fn a_target_that_is_away_hides_no_refusal() {
     assert_eq!((error.reason.as_str(), error.message.as_str()), ("NotAllowed", "no"));
     assert_eq!(error.other.as_ref().unwrap().reason, "TargetUnreachable");
     // It is tried again after the pause of any target that does not answer.
-    assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(61))));
-    assert_eq!(plan(&observed, at(61)), Step::TakeRights);
+    assert_eq!(plan(&observed, at(2)), AccessStep::Wait(Some(at(61))));
+    assert_eq!(plan(&observed, at(61)), AccessStep::TakeRights);
 }
 
 #[test]
 fn what_is_withdrawn_waits_for_nothing_else_that_failed() {
     let mut observed = refused_with(GrantVerdict::Settled);
     observed.status = failed(&observed, Reason::SecretNotOurs, "it is another one", at(1));
-    assert_eq!(plan(&observed, at(2)), Step::Wait(Some(at(61))));
+    assert_eq!(plan(&observed, at(2)), AccessStep::Wait(Some(at(61))));
     let with = |permission, grant| Observed { permission, grant, ..observed.clone() };
-    assert_eq!(plan(&with(Permission::Unread, GrantVerdict::Unread), at(2)), Step::ReadProvider);
+    assert_eq!(plan(&with(Permission::Unread, GrantVerdict::Unread), at(2)), AccessStep::ReadProvider);
     let allowed = with(Permission::Allowed, GrantVerdict::Allowed);
-    assert_eq!(plan(&allowed, at(2)), Step::Wait(Some(at(61))));
+    assert_eq!(plan(&allowed, at(2)), AccessStep::Wait(Some(at(61))));
     // What it asks for is not allowed, and what it has is: that can wait.
     let refused = |grant| with(Permission::Refused(Reason::NotAllowed, "no".to_owned()), grant);
-    assert_eq!(plan(&refused(GrantVerdict::Allowed), at(2)), Step::Wait(Some(at(61))));
+    assert_eq!(plan(&refused(GrantVerdict::Allowed), at(2)), AccessStep::Wait(Some(at(61))));
     let mut withdrawn = refused(GrantVerdict::RightsNotAllowed);
-    assert_eq!(plan(&withdrawn, at(2)), Step::TakeRights);
+    assert_eq!(plan(&withdrawn, at(2)), AccessStep::TakeRights);
     assert_eq!(saved(plan(&refused(GrantVerdict::CredentialNotAllowed), at(2))).revokes_at, Some(at(602)));
     // The target is not asked again and again for that, whatever is said first.
     for output in [withdrawn.output.clone(), OutputFact::Foreign] {
         withdrawn.output = output;
         let status = failed(&withdrawn, Reason::TargetUnreachable, "it is away", at(2));
         let failed = Observed { status, ..withdrawn.clone() };
-        assert!(matches!(plan(&failed, at(2)), Step::Wait(Some(until)) if until > at(61)));
+        assert!(matches!(plan(&failed, at(2)), AccessStep::Wait(Some(until)) if until > at(61)));
     }
 }
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress, Step, Turn,
-    Validity, plan,
+    AccessStep, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress,
+    Turn, Validity, plan,
 };
 use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -105,13 +105,13 @@ impl DurableState {
         let mut memory = Memory::new(OutputFact::Watched(watched));
         for at in 0..60 {
             let step = plan(&self.observed(&memory), self.now);
-            if self.access.gone || matches!(step, Step::Wait(_)) || crash == Some(Crash::Before(at)) {
+            if self.access.gone || matches!(step, AccessStep::Wait(_)) || crash == Some(Crash::Before(at)) {
                 return;
             }
             if crash == Some(Crash::Within(at)) {
                 match &step {
-                    Step::Issue { credential } => _ = self.sign(credential),
-                    Step::Request { credential } if self.is_of_garden() => _ = self.sign(credential),
+                    AccessStep::Issue { credential } => _ = self.sign(credential),
+                    AccessStep::Request { credential } if self.is_of_garden() => _ = self.sign(credential),
                     _ => {}
                 }
                 return;
@@ -140,42 +140,42 @@ impl DurableState {
         memory.progress = Progress::Issuing(credential.to_owned(), IssueProgress::Issued(validity));
     }
 
-    fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
+    fn carry_out(&mut self, step: &AccessStep, memory: &mut Memory) {
         match step {
-            Step::Wait(_) => {}
-            Step::AddFinalizer | Step::SaveStatus(_) | Step::RemoveFinalizer { .. } => {
+            AccessStep::Wait(_) => {}
+            AccessStep::AddFinalizer | AccessStep::SaveStatus(_) | AccessStep::RemoveFinalizer { .. } => {
                 self.access.write(step);
             }
-            Step::ReadOutput => memory.output = self.read(),
-            Step::ReadKubeconfig if self.is_of_garden() => memory.kubeconfig = KubeconfigFact::OfGarden,
-            Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
-            Step::Identify => memory.target = Some(here()),
-            Step::ReadProvider => memory.permission = Permission::Allowed,
-            Step::TakeTurn => memory.turn = Turn::Granted,
-            Step::ReadCluster => panic!("it is none of Cluster API"),
-            Step::FindRights | Step::TakeRights => panic!("what it has is allowed"),
-            Step::TryOutAgain => panic!("it is replaced within a day"),
-            Step::FindAccount => panic!("status names the target from the beginning"),
-            Step::ApplyRights => {
+            AccessStep::ReadOutput => memory.output = self.read(),
+            AccessStep::ReadKubeconfig if self.is_of_garden() => memory.kubeconfig = KubeconfigFact::OfGarden,
+            AccessStep::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(here().endpoint),
+            AccessStep::Identify => memory.target = Some(here()),
+            AccessStep::ReadProvider => memory.permission = Permission::Allowed,
+            AccessStep::TakeTurn => memory.turn = Turn::Granted,
+            AccessStep::ReadCluster => panic!("it is none of Cluster API"),
+            AccessStep::FindRights | AccessStep::TakeRights => panic!("what it has is allowed"),
+            AccessStep::TryOutAgain => panic!("it is replaced within a day"),
+            AccessStep::FindAccount => panic!("status names the target from the beginning"),
+            AccessStep::ApplyRights => {
                 self.rights = !self.is_of_garden();
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
-            Step::Request { credential } if self.is_of_garden() => self.issue(credential, memory),
-            Step::Request { credential } => {
+            AccessStep::Request { credential } if self.is_of_garden() => self.issue(credential, memory),
+            AccessStep::Request { credential } => {
                 self.requests.insert(credential.clone());
                 memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Requested);
             }
-            Step::Issue { credential } => {
+            AccessStep::Issue { credential } => {
                 self.issue(credential, memory);
                 self.requests.remove(credential);
             }
-            Step::Verify { credential } => {
+            AccessStep::Verify { credential } => {
                 let certificate = memory.issued.unwrap();
                 let validity = self.certificates[certificate].validity;
                 let verified = IssueProgress::Verified(validity, certificate.to_string());
                 memory.progress = Progress::Issuing(credential.clone(), verified);
             }
-            Step::WriteOutput { on, .. } => {
+            AccessStep::WriteOutput { on, .. } => {
                 let found = self.output.map(|(revision, _)| revision.to_string());
                 assert_eq!(found, on.as_ref().map(|on| on.resource_version.clone()));
                 let certificate = memory.issued.unwrap();
@@ -184,23 +184,23 @@ impl DurableState {
                 self.output = Some((self.revision, certificate));
                 memory.output = self.read();
             }
-            Step::VerifyWritten { credential } => {
+            AccessStep::VerifyWritten { credential } => {
                 let (_, certificate) = self.output.unwrap();
                 assert!(self.now < self.certificates[certificate].validity.not_after);
                 let proven = IssueProgress::Proven(here().endpoint);
                 memory.progress = Progress::Issuing(credential.clone(), proven);
             }
-            Step::Revoke { credential } => panic!("{credential} cannot be revoked"),
-            Step::RevokeAll => {
+            AccessStep::Revoke { credential } => panic!("{credential} cannot be revoked"),
+            AccessStep::RevokeAll => {
                 assert!(!self.is_of_garden(), "nothing of it is there");
                 self.requests.clear();
                 memory.progress = Progress::AllRevoked;
             }
-            Step::RemoveRights => {
+            AccessStep::RemoveRights => {
                 self.rights = false;
                 memory.progress = Progress::RightsRemoved;
             }
-            Step::DeleteOutput(_) => {
+            AccessStep::DeleteOutput(_) => {
                 assert!(!self.rights, "what it holds has no right any more");
                 self.output = None;
                 memory.output = OutputFact::Absent;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    IssueProgress, KubeconfigFact, Obstacle, OutputFact, OutputSecret, Progress, Step, Validity, failed,
-    plan, revoked,
+    AccessStep, IssueProgress, KubeconfigFact, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+    failed, plan, revoked,
 };
 use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -155,7 +155,7 @@ impl DurableState {
                 return;
             }
             let step = plan(&self.access.observed(&memory), self.now);
-            if matches!(step, Step::Wait(_)) {
+            if matches!(step, AccessStep::Wait(_)) {
                 return;
             }
             let fault = faults.next().copied().unwrap_or(Fault::None);
@@ -167,13 +167,13 @@ impl DurableState {
                 self.access.status = failed(&observed, Reason::TargetUnreachable, "away", self.now);
                 continue;
             }
-            if self.keeps_all && matches!(step, Step::Revoke { .. }) {
+            if self.keeps_all && matches!(step, AccessStep::Revoke { .. }) {
                 let observed = self.access.observed(&memory);
                 self.access.status = failed(&observed, Reason::TargetRefused, "no", self.now);
                 continue;
             }
             assert!(
-                step == Step::Identify || !in_target(&step) || !self.elsewhere,
+                step == AccessStep::Identify || !in_target(&step) || !self.elsewhere,
                 "{step:?} in another cluster"
             );
             self.carry_out(&step, &mut memory);
@@ -191,36 +191,38 @@ impl DurableState {
         panic!("it never rests: {:?}", self.access.status);
     }
 
-    fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
+    fn carry_out(&mut self, step: &AccessStep, memory: &mut Memory) {
         match step {
-            Step::Wait(_) => {}
-            Step::AddFinalizer | Step::SaveStatus(_) | Step::RemoveFinalizer { .. } => {
+            AccessStep::Wait(_) => {}
+            AccessStep::AddFinalizer | AccessStep::SaveStatus(_) | AccessStep::RemoveFinalizer { .. } => {
                 self.access.write(step);
             }
-            Step::ReadOutput => memory.output = self.read(),
-            Step::ReadCluster | Step::ReadProvider | Step::TakeTurn => {
+            AccessStep::ReadOutput => memory.output = self.read(),
+            AccessStep::ReadCluster | AccessStep::ReadProvider | AccessStep::TakeTurn => {
                 panic!("its target has a kubeconfig of its own")
             }
-            Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(self.endpoint.to_string()),
-            Step::Identify => {
+            AccessStep::ReadKubeconfig => {
+                memory.kubeconfig = KubeconfigFact::Endpoint(self.endpoint.to_string());
+            }
+            AccessStep::Identify => {
                 let uid = if self.elsewhere { "there" } else { "here" }.to_owned();
                 memory.target = Some(TargetIdentity { uid, endpoint: self.endpoint.to_string() });
             }
-            Step::FindRights | Step::TakeRights => panic!("it is none of a provider"),
-            Step::TryOutAgain => panic!("it is replaced within a day"),
-            Step::FindAccount => panic!("status names the target before anything is done there"),
-            Step::ApplyRights => {
+            AccessStep::FindRights | AccessStep::TakeRights => panic!("it is none of a provider"),
+            AccessStep::TryOutAgain => panic!("it is replaced within a day"),
+            AccessStep::FindAccount => panic!("status names the target before anything is done there"),
+            AccessStep::ApplyRights => {
                 assert!(self.access.status.sequence > 0, "an intent comes first");
                 assert!(self.access.status.target.is_some(), "which cluster it is comes first");
                 self.rights = Some(self.access.generation);
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
-            Step::Request { credential } => {
+            AccessStep::Request { credential } => {
                 let uid = self.next();
                 self.bound.insert(credential.clone(), uid);
                 memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Requested);
             }
-            Step::Issue { credential } => {
+            AccessStep::Issue { credential } => {
                 let bound_to = self.bound[credential];
                 let not_after = self.now + SignedDuration::from_hours(1);
                 let validity = Validity { not_before: self.now, not_after };
@@ -228,15 +230,15 @@ impl DurableState {
                 memory.issued = Some(self.tokens.len() - 1);
                 memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Issued(validity));
             }
-            Step::Verify { credential } => {
+            AccessStep::Verify { credential } => {
                 let token = memory.issued.unwrap();
                 assert!(self.is_valid(&self.tokens[token]));
                 let validity = self.tokens[token].validity;
                 let verified = IssueProgress::Verified(validity, digest(token, false));
                 memory.progress = Progress::Issuing(credential.clone(), verified);
             }
-            Step::WriteOutput { credential, on, .. } => self.write(credential, on.as_ref(), memory),
-            Step::VerifyWritten { credential } => {
+            AccessStep::WriteOutput { credential, on, .. } => self.write(credential, on.as_ref(), memory),
+            AccessStep::VerifyWritten { credential } => {
                 let output = self.output.clone().unwrap();
                 // To another server it is not shown.
                 let elsewhere = output.endpoint != self.endpoint;
@@ -248,7 +250,10 @@ impl DurableState {
                 };
                 memory.progress = Progress::Issuing(credential.clone(), proven);
             }
-            Step::Revoke { .. } | Step::RevokeAll | Step::RemoveRights | Step::DeleteOutput(_) => {
+            AccessStep::Revoke { .. }
+            | AccessStep::RevokeAll
+            | AccessStep::RemoveRights
+            | AccessStep::DeleteOutput(_) => {
                 self.remove(step, memory);
             }
         }
@@ -274,9 +279,9 @@ impl DurableState {
         memory.output = self.read();
     }
 
-    fn remove(&mut self, step: &Step, memory: &mut Memory) {
+    fn remove(&mut self, step: &AccessStep, memory: &mut Memory) {
         match step {
-            Step::Revoke { credential } => {
+            AccessStep::Revoke { credential } => {
                 assert_ne!(self.access.status.credential.as_ref(), Some(credential));
                 let output = self.output.clone().filter(|output| output.ours && !output.edited);
                 if let Some(output) = output {
@@ -290,11 +295,11 @@ impl DurableState {
                 self.bound.remove(credential);
                 self.access.status = revoked(&self.access.observed(memory), credential, self.now);
             }
-            Step::RevokeAll => {
+            AccessStep::RevokeAll => {
                 self.bound.clear();
                 memory.progress = Progress::AllRevoked;
             }
-            Step::RemoveRights => {
+            AccessStep::RemoveRights => {
                 assert!(self.valid().is_empty());
                 self.rights = None;
                 memory.progress = Progress::RightsRemoved;
@@ -392,21 +397,21 @@ fn digest(token: usize, edited: bool) -> String {
     format!("{token}{}", if edited { " edited" } else { "" })
 }
 
-const fn in_target(step: &Step) -> bool {
+const fn in_target(step: &AccessStep) -> bool {
     matches!(
         step,
-        Step::Identify
-            | Step::FindAccount
-            | Step::FindRights
-            | Step::TakeRights
-            | Step::ApplyRights
-            | Step::Request { .. }
-            | Step::Issue { .. }
-            | Step::Verify { .. }
-            | Step::VerifyWritten { .. }
-            | Step::Revoke { .. }
-            | Step::RevokeAll
-            | Step::RemoveRights
+        AccessStep::Identify
+            | AccessStep::FindAccount
+            | AccessStep::FindRights
+            | AccessStep::TakeRights
+            | AccessStep::ApplyRights
+            | AccessStep::Request { .. }
+            | AccessStep::Issue { .. }
+            | AccessStep::Verify { .. }
+            | AccessStep::VerifyWritten { .. }
+            | AccessStep::Revoke { .. }
+            | AccessStep::RevokeAll
+            | AccessStep::RemoveRights
     )
 }
 

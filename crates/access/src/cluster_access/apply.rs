@@ -11,8 +11,8 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission, Progress, Step,
-    Turn, Validity, failed, revoked, rights_taken,
+    AccessStep, ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission,
+    Progress, Turn, Validity, failed, revoked, rights_taken,
 };
 use coppice_clusters_api::{ClusterAccessStatus, ClusterSource, OutputRevision, Rights, TargetIdentity};
 use coppice_mutants::{Mutant, active};
@@ -159,52 +159,52 @@ pub(super) async fn apply(
     access: &Access,
     observed: &Observed,
     memory: &mut Memory,
-    step: Step,
+    step: AccessStep,
 ) -> Applied {
     let work = Work { controller, permit, access, observed };
     match step {
-        Step::Wait(at) => Applied::CheckAt(at),
-        Step::SaveStatus(status) => work.save(*status).await,
-        Step::ReadOutput => work.read_output(memory).await,
-        Step::ReadCluster => match observe::cluster(controller, access).await {
+        AccessStep::Wait(at) => Applied::CheckAt(at),
+        AccessStep::SaveStatus(status) => work.save(*status).await,
+        AccessStep::ReadOutput => work.read_output(memory).await,
+        AccessStep::ReadCluster => match observe::cluster(controller, access).await {
             Ok((managed, cluster)) => {
                 (memory.managed, memory.cluster) = (Some(managed), cluster);
                 Applied::Again
             }
             Err(error) => error.into(),
         },
-        Step::ReadProvider => match observe::permission(controller, access).await {
+        AccessStep::ReadProvider => match observe::permission(controller, access).await {
             Ok((permission, grant)) => {
                 (memory.permission, memory.grant) = (permission, grant);
                 Applied::Again
             }
             Err(error) => error.into(),
         },
-        Step::TakeTurn => {
+        AccessStep::TakeTurn => {
             memory.turn = controller.take_turn(access, observed);
             Applied::Again
         }
-        Step::ReadKubeconfig => {
+        AccessStep::ReadKubeconfig => {
             let read = observe::read_kubeconfig(controller, access).await;
             read.map_or_else(Applied::from, |()| Applied::Again)
         }
-        Step::AddFinalizer => {
+        AccessStep::AddFinalizer => {
             let added = write::add_finalizer::<ClusterAccesses>(&controller.clients, permit, access).await;
             added.map_or_else(Applied::from, |access| Applied::Changed(Box::new(access)))
         }
-        Step::WriteOutput { credential, validity, on } => {
+        AccessStep::WriteOutput { credential, validity, on } => {
             work.write_output(memory, &credential, validity, on.as_ref()).await
         }
-        Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
-        Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
-        Step::Identify => work.identify(memory).await,
-        Step::TryOutAgain => work.try_out_again(memory).await,
-        Step::Request { credential } if observed.spec.issuer.is_of_garden() => {
+        AccessStep::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
+        AccessStep::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
+        AccessStep::Identify => work.identify(memory).await,
+        AccessStep::TryOutAgain => work.try_out_again(memory).await,
+        AccessStep::Request { credential } if observed.spec.issuer.is_of_garden() => {
             work.issue_by_garden(memory, credential).await
         }
         step => {
             let (requests, issues) =
-                (matches!(step, Step::Request { .. }), matches!(step, Step::Issue { .. }));
+                (matches!(step, AccessStep::Request { .. }), matches!(step, AccessStep::Issue { .. }));
             let done = in_time(memory.ends, work.in_target(memory, step)).await;
             if issues || requests && done.is_err() {
                 controller.metrics.issuer_called(observed.spec.issuer, answer_of(&done));
@@ -394,7 +394,7 @@ impl Work<'_> {
     async fn in_target(
         &self,
         memory: &mut Memory,
-        step: Step,
+        step: AccessStep,
     ) -> Result<Option<ClusterAccessStatus>, Failure> {
         let (permit, rights) = (self.permit, &self.observed.spec.rights);
         let within = self.observed.status.namespaces.as_deref();
@@ -405,10 +405,10 @@ impl Work<'_> {
         let owner = Owner { namespace, name, uid, issuer, installation: &installation };
         let (ttl, make_key) = (self.observed.spec.ttl, self.controller.make_key.as_ref());
         match step {
-            Step::FindAccount => {
+            AccessStep::FindAccount => {
                 memory.progress = Progress::AccountFound(target.has_account(owner).await?);
             }
-            Step::ApplyRights => {
+            AccessStep::ApplyRights => {
                 self.apply_rights(&target, owner).await?;
                 memory.progress = std::mem::take(&mut memory.progress).with_rights();
                 // What was not allowed may be by now, and the other way round.
@@ -416,18 +416,18 @@ impl Work<'_> {
                     memory.look_again();
                 }
             }
-            Step::FindRights => self.find_rights(memory, &target, owner).await?,
-            Step::TakeRights => {
+            AccessStep::FindRights => self.find_rights(memory, &target, owner).await?,
+            AccessStep::TakeRights => {
                 self.take_rights(memory, &target, owner).await?;
                 return Ok(Some(rights_taken(self.observed, self.controller.now())));
             }
-            Step::Request { credential } => {
+            AccessStep::Request { credential } => {
                 let issuing =
                     Issuing { target: &target, permit, owner, credential: &credential, ttl, make_key };
                 memory.requested = Some(issuing.request().await?);
                 memory.progress = Progress::Issuing(credential, IssueProgress::Requested);
             }
-            Step::Issue { credential } => {
+            AccessStep::Issue { credential } => {
                 let Some(requested) = &memory.requested else { return Ok(None) };
                 let issuing =
                     Issuing { target: &target, permit, owner, credential: &credential, ttl, make_key };
@@ -435,7 +435,7 @@ impl Work<'_> {
                 memory.user = Some(user);
                 memory.progress = Progress::Issuing(credential, IssueProgress::Issued(validity));
             }
-            Step::Verify { credential } => {
+            AccessStep::Verify { credential } => {
                 let Progress::Issuing(_, IssueProgress::Issued(validity)) = memory.progress else {
                     return Ok(None);
                 };
@@ -445,21 +445,21 @@ impl Work<'_> {
                 let verified = IssueProgress::Verified(validity, sha256(kubeconfig.text().as_bytes()));
                 memory.progress = Progress::Issuing(credential, verified);
             }
-            Step::VerifyWritten { credential } => {
+            AccessStep::VerifyWritten { credential } => {
                 let found = self.verify_written(&target, &memory.value).await?;
                 memory.progress = Progress::Issuing(credential, found);
             }
-            Step::Revoke { credential } => {
+            AccessStep::Revoke { credential } => {
                 target.revoke(permit, &credential).await?;
                 return Ok(Some(revoked(self.observed, &credential, self.controller.now())));
             }
-            Step::RevokeAll => {
+            AccessStep::RevokeAll => {
                 if !active(Mutant::BoundSecretsLeft) {
                     self.revoke_all(&target, owner).await?;
                 }
                 memory.progress = Progress::AllRevoked;
             }
-            Step::RemoveRights => {
+            AccessStep::RemoveRights => {
                 target.remove_rights(permit, owner, rights, within).await?;
                 memory.progress = Progress::RightsRemoved;
             }

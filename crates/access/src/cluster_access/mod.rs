@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{GrantVerdict, Observed, Permission, Step, Turn, urgency};
+use coppice_clusters::{AccessStep, GrantVerdict, Observed, Permission, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -200,7 +200,7 @@ impl ClusterAccessController {
         key: &AccessKey,
         access: &Access,
         observed: &Observed,
-        step: &Step,
+        step: &AccessStep,
     ) -> Option<Timestamp> {
         if !step.waits_for_turn(observed) {
             return None;
@@ -300,7 +300,7 @@ impl ClusterAccessController {
     }
 
     /// What is in memory, and the next step by that; none if the object cannot be understood.
-    fn planned(&self, access: &Access) -> Option<(Observed, Step)> {
+    fn planned(&self, access: &Access) -> Option<(Observed, AccessStep)> {
         let memory = self.memory(access);
         let observed = observe::observed(self, access, &memory)?;
         let step = plan::plan(&observed, self.now());
@@ -309,7 +309,7 @@ impl ClusterAccessController {
 
     /// For how long nothing is asked of its target yet, or of its garden, which have too many requests. Whoever is to ask the budget of a provider
     /// waits there, where the most urgent goes first; of what no provider leads to whoever is to take turns has its place by now.
-    fn throttled_for(&self, access: &Access, observed: &Observed, step: &Step) -> Option<Duration> {
+    fn throttled_for(&self, access: &Access, observed: &Observed, step: &AccessStep) -> Option<Duration> {
         let source = observe::source(self, access)?;
         let of_shoot = source.shoot().and_then(|_| self.targets.throttled_for(&source));
         if observed.spec.cluster.provider_name().is_some() && step.waits_for_turn(observed) {
@@ -424,7 +424,7 @@ impl Controller for ClusterAccessController {
         }
         let (mut planned, mut takes_away) = (self.planned(&cached), false);
         // For these two alone the object is not read again: a new leader does them for each.
-        if matches!(&planned, Some((observed, Step::ReadProvider)) if observed.grant == GrantVerdict::Unread)
+        if matches!(&planned, Some((observed, AccessStep::ReadProvider)) if observed.grant == GrantVerdict::Unread)
         {
             match observe::permission(&self, &cached).await {
                 Ok((permission, grant)) => takes_away = is_withdrawn(&permission, grant),
@@ -432,7 +432,7 @@ impl Controller for ClusterAccessController {
             }
             planned = self.planned(&cached);
         }
-        if matches!(planned, Some((_, Step::ReadKubeconfig))) {
+        if matches!(planned, Some((_, AccessStep::ReadKubeconfig))) {
             if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
                 return self.failed(&key, &error.to_string());
             }
@@ -447,7 +447,7 @@ impl Controller for ClusterAccessController {
         let mut share = None;
         match planned {
             None => return ReconcileResult::Done,
-            Some((_, Step::Wait(at))) => return self.at(at),
+            Some((_, AccessStep::Wait(at))) => return self.at(at),
             Some((observed, step)) if step.waits_for_place(&observed) => {
                 if let Some(wait) = self.throttled_for(&cached, &observed, &step) {
                     return ReconcileResult::At(Instant::now() + wait);

@@ -179,7 +179,7 @@ async fn a_revocation_is_counted_once_when_status_says_so() {
     let observed = observe::observed(&controller, &access, &memory).unwrap();
     let revoked = coppice_clusters::revoked(&observed, "u-0", controller.now());
     for counted in [0, 1] {
-        let step = Step::SaveStatus(Box::new(revoked.clone()));
+        let step = AccessStep::SaveStatus(Box::new(revoked.clone()));
         let applied = apply::apply(&controller, &permit, &access, &observed, &mut memory, step).await;
         assert_eq!(matches!(applied, Applied::Changed(_)), counted == 1);
         let line = format!("coppice_credentials_revoked_total {counted}");

@@ -8,7 +8,7 @@ use coppice_clusters_api::ClusterAccessStatus;
 use coppice_clusters_api::cluster_access::{MAX_CERTIFICATES, MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
 use jiff::Timestamp;
 
-use super::Step;
+use super::AccessStep;
 use crate::budget::Turn;
 use crate::observed::{ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, Progress};
 use crate::provider::{GrantVerdict, Permission};
@@ -25,20 +25,20 @@ const PLACES: [(&str, ReasonPlace); 4] = [
 ];
 
 /// The rules that this step breaks; [`plan`](super::plan) breaks none.
-pub(super) fn lint(observed: &Observed, step: &Step, now: Timestamp) -> Vec<PlanViolation> {
+pub(super) fn lint(observed: &Observed, step: &AccessStep, now: Timestamp) -> Vec<PlanViolation> {
     if coppice_mutants::any_active() {
         // A bug on purpose is to be found by what the program does.
         return Vec::new();
     }
     let mut findings = match step {
-        Step::SaveStatus(status) => saved(observed, status, now),
+        AccessStep::SaveStatus(status) => saved(observed, status, now),
         step => when(!is_allowed(observed, step, now), PlanViolation::Forbidden),
     };
     // It is done in the cluster that status names.
     let (target, known) = (&observed.target, &observed.status.target);
     let is_same =
         target.as_ref().is_some_and(|found| known.as_ref().is_some_and(|known| known.uid == found.uid));
-    let is_asked = target.is_some() && *step == Step::FindAccount;
+    let is_asked = target.is_some() && *step == AccessStep::FindAccount;
     findings.extend(when(step.is_in_target() && !is_same && !is_asked, PlanViolation::NoPrecondition));
     findings.extend(when(!is_written(observed, step), PlanViolation::StepWithoutIntent));
     findings
@@ -49,45 +49,45 @@ fn when(is: bool, violation: PlanViolation) -> Vec<PlanViolation> {
 }
 
 /// Whether status says what the step is for, before it is taken.
-fn is_written(observed: &Observed, step: &Step) -> bool {
+fn is_written(observed: &Observed, step: &AccessStep) -> bool {
     let status = &observed.status;
     let is_intent =
         |credential: &str| status.intent.as_ref().is_some_and(|intent| intent.credential == credential);
     match step {
-        Step::Request { credential }
-        | Step::Issue { credential }
-        | Step::Verify { credential }
-        | Step::VerifyWritten { credential } => is_intent(credential),
-        Step::WriteOutput { credential, .. } => {
+        AccessStep::Request { credential }
+        | AccessStep::Issue { credential }
+        | AccessStep::Verify { credential }
+        | AccessStep::VerifyWritten { credential } => is_intent(credential),
+        AccessStep::WriteOutput { credential, .. } => {
             let is_verified = matches!(observed.progress.of(credential), Some(IssueProgress::Verified(..)));
             is_intent(credential) && is_verified
         }
-        Step::Revoke { credential } => {
+        AccessStep::Revoke { credential } => {
             status.superseded.contains(credential) && status.credential.as_ref() != Some(credential)
         }
-        Step::ApplyRights => {
+        AccessStep::ApplyRights => {
             let all = namespaces(&observed.spec.rights);
             status.namespaces.as_ref().is_none_or(|known| all.iter().all(|one| known.contains(one)))
         }
-        Step::RevokeAll if observed.deleting => status.revoking_since.is_some(),
-        Step::RemoveFinalizer { skipped: true } => status.last_error.is_some(),
+        AccessStep::RevokeAll if observed.deleting => status.revoking_since.is_some(),
+        AccessStep::RemoveFinalizer { skipped: true } => status.last_error.is_some(),
         _ => true,
     }
 }
 
 /// Whether nothing that is known says that there is no such step.
-fn is_allowed(observed: &Observed, step: &Step, now: Timestamp) -> bool {
+fn is_allowed(observed: &Observed, step: &AccessStep, now: Timestamp) -> bool {
     let Observed { deleting, has_finalizer, spec, status, .. } = observed;
     // What is given is allowed by whoever keeps the kubeconfig, and nothing is given that nobody would revoke.
     let (has_provider, is_kept) = (spec.cluster.provider_name().is_some(), *has_finalizer && !deleting);
     let is_permitted = !has_provider || observed.permission == Permission::Allowed;
     match step {
-        Step::Wait(_) | Step::SaveStatus(_) | Step::FindAccount => true,
-        Step::AddFinalizer => !has_finalizer && !deleting,
-        Step::Request { .. } | Step::Issue { .. } | Step::Verify { .. } => {
+        AccessStep::Wait(_) | AccessStep::SaveStatus(_) | AccessStep::FindAccount => true,
+        AccessStep::AddFinalizer => !has_finalizer && !deleting,
+        AccessStep::Request { .. } | AccessStep::Issue { .. } | AccessStep::Verify { .. } => {
             is_kept && is_permitted && !spec.suspend
         }
-        Step::WriteOutput { on, .. } => {
+        AccessStep::WriteOutput { on, .. } => {
             // Nothing is written over that was not made for it, or that it does not name.
             let is_ours = match &observed.output {
                 OutputFact::Absent => on.is_none(),
@@ -96,29 +96,29 @@ fn is_allowed(observed: &Observed, step: &Step, now: Timestamp) -> bool {
             };
             is_kept && is_permitted && !spec.suspend && is_ours
         }
-        Step::VerifyWritten { .. } => is_kept && matches!(observed.output, OutputFact::Ours(_)),
-        Step::ApplyRights => is_kept && (is_permitted || observed.narrows),
+        AccessStep::VerifyWritten { .. } => is_kept && matches!(observed.output, OutputFact::Ours(_)),
+        AccessStep::ApplyRights => is_kept && (is_permitted || observed.narrows),
         // Unknown is no verdict.
-        Step::FindRights => has_provider && observed.grant == GrantVerdict::Unknown,
-        Step::TakeRights => has_provider && observed.grant == GrantVerdict::RightsNotAllowed,
-        Step::Revoke { .. } => !deleting,
-        Step::RevokeAll => *deleting || status.revokes_at.is_some_and(|at| at <= now),
-        Step::RemoveRights => *deleting && observed.progress == Progress::AllRevoked,
-        Step::DeleteOutput(revision) => {
+        AccessStep::FindRights => has_provider && observed.grant == GrantVerdict::Unknown,
+        AccessStep::TakeRights => has_provider && observed.grant == GrantVerdict::RightsNotAllowed,
+        AccessStep::Revoke { .. } => !deleting,
+        AccessStep::RevokeAll => *deleting || status.revokes_at.is_some_and(|at| at <= now),
+        AccessStep::RemoveRights => *deleting && observed.progress == Progress::AllRevoked,
+        AccessStep::DeleteOutput(revision) => {
             let is_read = matches!(&observed.output, OutputFact::Ours(found) if found.revision == *revision);
             *deleting && is_read
         }
-        Step::RemoveFinalizer { skipped } => *deleting && *has_finalizer && is_over(observed, *skipped),
-        Step::TryOutAgain => !deleting && !spec.suspend && status.output.is_some(),
+        AccessStep::RemoveFinalizer { skipped } => *deleting && *has_finalizer && is_over(observed, *skipped),
+        AccessStep::TryOutAgain => !deleting && !spec.suspend && status.output.is_some(),
         // What was read is not read again.
-        Step::ReadKubeconfig => observed.kubeconfig == KubeconfigFact::Unread,
-        Step::ReadOutput => matches!(observed.output, OutputFact::Watched(_)),
-        Step::ReadCluster => observed.cluster == ClusterFact::Unread,
-        Step::ReadProvider => {
+        AccessStep::ReadKubeconfig => observed.kubeconfig == KubeconfigFact::Unread,
+        AccessStep::ReadOutput => matches!(observed.output, OutputFact::Watched(_)),
+        AccessStep::ReadCluster => observed.cluster == ClusterFact::Unread,
+        AccessStep::ReadProvider => {
             observed.permission == Permission::Unread || observed.grant == GrantVerdict::Unread
         }
-        Step::TakeTurn => observed.turn == Turn::Unasked,
-        Step::Identify => observed.target.is_none(),
+        AccessStep::TakeTurn => observed.turn == Turn::Unasked,
+        AccessStep::Identify => observed.target.is_none(),
     }
 }
 

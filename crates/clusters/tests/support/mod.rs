@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Step,
-    Turn,
+    AccessStep, ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission,
+    Progress, Turn,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, TargetIdentity};
 
@@ -83,11 +83,11 @@ impl StoredAccess {
     }
 
     /// Does what is done to the object itself.
-    pub(crate) fn write(&mut self, step: &Step) {
+    pub(crate) fn write(&mut self, step: &AccessStep) {
         match step {
-            Step::AddFinalizer => self.finalizer = true,
-            Step::SaveStatus(status) => self.status = (**status).clone(),
-            Step::RemoveFinalizer { skipped } => {
+            AccessStep::AddFinalizer => self.finalizer = true,
+            AccessStep::SaveStatus(status) => self.status = (**status).clone(),
+            AccessStep::RemoveFinalizer { skipped } => {
                 assert!(!skipped, "the target is never away for that long");
                 self.gone = true;
             }
