@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use coppice_clusters_api::Cause;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::Observed;
+use crate::observed::AccessObservation;
 use crate::rotation::later;
 use crate::status::validity;
 
@@ -55,7 +55,7 @@ pub enum Turn {
 }
 
 /// How urgent the credential is that is being issued, or else the change of its rights.
-pub fn urgency(observed: &Observed, now: Timestamp) -> Urgency {
+pub fn urgency(observed: &AccessObservation, now: Timestamp) -> Urgency {
     let expiring = validity(&observed.status).is_some_and(|validity| {
         let granted = validity.not_after.duration_since(validity.not_before);
         now >= later(validity.not_after, -(granted / EXPIRING))

@@ -29,8 +29,8 @@ mod withdrawal;
 pub use budget::{Budget, Turn, Urgency, urgency};
 pub use narrowing::narrows;
 pub use observed::{
-    ClusterFact, IssueProgress, KubeconfigFact, ManagedFact, Observed, Obstacle, OutputFact, OutputSecret,
-    Progress, Validity,
+    AccessObservation, ClusterFact, IssueProgress, KubeconfigFact, ManagedFact, Obstacle, OutputFact,
+    OutputSecret, Progress, Validity,
 };
 pub use plan::{AccessStep, plan};
 pub use provider::{

@@ -11,7 +11,7 @@ use crate::source::ManagedClusterNotReady;
 
 /// A `ClusterAccess` as it was read, and what is known around it.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct AccessObservation {
     /// Its uid.
     pub uid: String,
     /// The generation of its spec.

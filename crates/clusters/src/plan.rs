@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use self::step::AccessStep;
 use crate::budget::Turn;
 use crate::observed::{
-    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress,
+    AccessObservation, IssueProgress, KubeconfigFact, Obstacle, OutputFact, OutputSecret, Progress,
 };
 use crate::provider::Permission;
 use crate::recheck;
@@ -32,13 +32,13 @@ use crate::status::{self, begun, complete, failed, validity};
 use crate::withdrawal::{before_rights, is_said, no_longer_allowed, refusal, withdrawn_meanwhile};
 
 /// What is done next.
-pub fn plan(observed: &Observed, now: Timestamp) -> AccessStep {
+pub fn plan(observed: &AccessObservation, now: Timestamp) -> AccessStep {
     let step = next(observed, now);
     debug_assert_eq!(lint::lint(observed, &step, now), Vec::new(), "{step:?}");
     step
 }
 
-fn next(observed: &Observed, now: Timestamp) -> AccessStep {
+fn next(observed: &AccessObservation, now: Timestamp) -> AccessStep {
     let step = if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) };
     if !step.is_in_target() {
         return step;
@@ -51,7 +51,7 @@ fn next(observed: &Observed, now: Timestamp) -> AccessStep {
 
 /// What comes before rights are applied: status names each namespace that they will be in, since they are looked for nowhere else when they
 /// are to go.
-fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn names_namespaces(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let known = observed.status.namespaces.as_ref()?;
     let mut all = namespaces(&observed.spec.rights);
     if all.iter().all(|namespace| known.contains(namespace)) {
@@ -64,7 +64,7 @@ fn names_namespaces(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
 
 /// What comes before anything is done in the target: it is known which cluster that is, status says so, and it is the one that
 /// everything was issued in.
-fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn not_yet_in_target(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let Some(found) = &observed.target else { return Some(AccessStep::Identify) };
     match &observed.status.target {
         Some(known) if known.uid == found.uid => None,
@@ -104,7 +104,7 @@ fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<AccessStep> 
     }
 }
 
-fn upkeep(observed: &Observed, now: Timestamp) -> AccessStep {
+fn upkeep(observed: &AccessObservation, now: Timestamp) -> AccessStep {
     let (spec, status) = (&observed.spec, &observed.status);
     if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
         return withdrawn_meanwhile(observed, now).unwrap_or_else(|| steady(observed, now));
@@ -184,17 +184,17 @@ fn upkeep(observed: &Observed, now: Timestamp) -> AccessStep {
 }
 
 /// Whether the target has the rights of the spec as it is now.
-fn is_applied(observed: &Observed) -> bool {
+fn is_applied(observed: &AccessObservation) -> bool {
     observed.status.observed_generation == Some(observed.generation)
 }
 
 /// What comes before anything is issued.
-fn not_issued(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn not_issued(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     not_allowed(observed, now).or_else(|| cluster_goes(observed, now))
 }
 
 /// What comes before anything is given to anybody in a target whose kubeconfig the platform keeps: its `ClusterProvider` allows it.
-pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn not_allowed(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     observed.spec.cluster.provider_name()?;
     let (reason, message) = match &observed.permission {
         Permission::Unread => return Some(AccessStep::ReadProvider),
@@ -209,7 +209,7 @@ pub(crate) fn not_allowed(observed: &Observed, now: Timestamp) -> Option<AccessS
 
 /// What comes before a target is asked for a credential, or for more rights, by a kubeconfig of the platform: its budget has a call left. By
 /// another kubeconfig: nobody goes first, while the target has too many requests. Revocations do not wait for that.
-fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn waits_for_turn(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let asks_again = match observed.turn {
         Turn::Unasked => return Some(AccessStep::TakeTurn),
         Turn::Granted => return None,
@@ -231,7 +231,7 @@ fn waits_for_turn(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
 }
 
 /// What a crash left in the Secret is tried out and adopted also where nothing is issued: it is what the Secret holds.
-fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn left_by_crash(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let intent = observed.status.intent.as_ref()?;
     match &observed.output {
         OutputFact::Watched(Some((uid, revision))) => {
@@ -250,7 +250,7 @@ fn left_by_crash(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
 }
 
 /// Another credential is begun; not at once for a Secret that somebody deletes or edits again and again.
-fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> AccessStep {
+fn begin(observed: &AccessObservation, cause: Cause, now: Timestamp) -> AccessStep {
     let restored = observed.status.restored.as_ref().filter(|_| cause == Cause::Lost);
     match restored.map(next_restoration).filter(|next| now < *next) {
         Some(_) => {
@@ -270,7 +270,7 @@ pub(crate) fn save(status: ClusterAccessStatus) -> AccessStep {
 }
 
 /// Until when nothing is tried again.
-fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
+fn waits_until(observed: &AccessObservation, now: Timestamp) -> Option<Timestamp> {
     let error = observed.status.last_error.as_ref()?;
     if is_no_longer_refused(observed) {
         return None;
@@ -297,12 +297,12 @@ fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Whether it failed with the spec as it is now: another one is tried at once.
-pub(crate) fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
+pub(crate) fn is_of_this_spec(observed: &AccessObservation, error: &LastError) -> bool {
     error.generation == observed.generation
 }
 
 /// Nothing to do: the status says how things are, and when to look again.
-pub(crate) fn steady(observed: &Observed, now: Timestamp) -> AccessStep {
+pub(crate) fn steady(observed: &AccessObservation, now: Timestamp) -> AccessStep {
     // It is in memory when it is needed for a revocation and is gone, and it is seen when the target has moved.
     if observed.status.sequence > 0 && observed.kubeconfig == KubeconfigFact::Unread {
         return AccessStep::ReadKubeconfig;
@@ -322,7 +322,7 @@ pub(crate) fn steady(observed: &Observed, now: Timestamp) -> AccessStep {
 }
 
 /// Why another credential is to be issued; none if the Secret holds what it is to hold. `Err`: what has to be done to know it.
-fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<AccessStep>> {
+fn cause(observed: &AccessObservation, now: Timestamp) -> Result<Option<Cause>, Box<AccessStep>> {
     let (spec, status) = (&observed.spec, &observed.status);
     let intact = is_intact(observed, now)?;
     let Some(validity) = validity(status) else { return Ok(Some(Cause::First)) };
@@ -341,7 +341,7 @@ fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<Acces
 }
 
 /// Whether the Secret holds what was written to it.
-fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<AccessStep>> {
+fn is_intact(observed: &AccessObservation, now: Timestamp) -> Result<bool, Box<AccessStep>> {
     match (&observed.output, &observed.status.output) {
         (OutputFact::Watched(Some((uid, revision))), Some(known))
             if *uid == known.uid && *revision == known.resource_version =>
@@ -361,7 +361,7 @@ fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<AccessStep
 }
 
 /// Why nothing can be written into the Secret, and what to do.
-pub(crate) fn unusable(observed: &Observed) -> Option<(Reason, String)> {
+pub(crate) fn unusable(observed: &AccessObservation) -> Option<(Reason, String)> {
     let secret = &observed.spec.output.secret;
     match &observed.output {
         OutputFact::Foreign => Some((
@@ -385,7 +385,7 @@ pub(crate) fn unusable(observed: &Observed) -> Option<(Reason, String)> {
 }
 
 /// The next step for a credential that is being issued.
-fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> AccessStep {
+fn issue(observed: &AccessObservation, intent: &IssueIntent, now: Timestamp) -> AccessStep {
     let on = match &observed.output {
         OutputFact::Watched(_) => return AccessStep::ReadOutput,
         OutputFact::Absent | OutputFact::Foreign => None,
@@ -415,7 +415,7 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> AccessSte
 
 /// The next step where the Secret holds a value for the credential that is being issued; none if that value is not valid.
 fn written(
-    observed: &Observed,
+    observed: &AccessObservation,
     intent: &IssueIntent,
     found: &OutputSecret,
     now: Timestamp,
@@ -438,7 +438,7 @@ fn written(
 }
 
 /// The next step for a `ClusterAccess` that is being deleted: revoke, remove the rights, delete the Secret.
-fn deletion(observed: &Observed, now: Timestamp) -> AccessStep {
+fn deletion(observed: &AccessObservation, now: Timestamp) -> AccessStep {
     let status = &observed.status;
     if !observed.has_finalizer {
         return AccessStep::Wait(None);

@@ -6,7 +6,7 @@ use super::*;
 use crate::observed::ClusterFact;
 
 /// One that has a credential for a cluster of Cluster API.
-fn of_cluster_api() -> Observed {
+fn of_cluster_api() -> AccessObservation {
     let mut observed = settled();
     let cluster_api = Some(CapiCluster { name: "shop".to_owned() });
     observed.spec.cluster = ClusterSource { cluster_api, ..ClusterSource::default() };

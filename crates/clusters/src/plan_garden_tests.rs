@@ -4,8 +4,9 @@ use super::tests::{at, issuing, saved, secret, settled, validity};
 use super::*;
 
 /// One that has an administrator's certificate for a Shoot.
-fn of_shoot() -> Observed {
-    let mut observed = Observed { permission: Permission::Allowed, turn: Turn::Granted, ..settled() };
+fn of_shoot() -> AccessObservation {
+    let mut observed =
+        AccessObservation { permission: Permission::Allowed, turn: Turn::Granted, ..settled() };
     let gardener = Some(GardenerShoot { provider: "dev".to_owned(), shoot: "shop".to_owned() });
     observed.spec.cluster = ClusterSource { gardener, ..ClusterSource::default() };
     (observed.spec.issuer, observed.spec.rights) = (Issuer::GardenerAdmin, Rights::default());
@@ -41,7 +42,7 @@ fn a_certificate_of_gardener_is_of_the_user_that_it_names_and_is_listed_once_it_
 #[test]
 fn which_cluster_a_shoot_is_comes_before_its_first_credential() {
     let of = of_shoot();
-    let mut observed = Observed { status: ClusterAccessStatus::default(), target: None, ..of };
+    let mut observed = AccessObservation { status: ClusterAccessStatus::default(), target: None, ..of };
     observed.output = OutputFact::Absent;
     observed.status = saved(plan(&observed, at(0)));
     assert_eq!(plan(&observed, at(0)), AccessStep::Identify);
@@ -94,6 +95,6 @@ fn another_shoot_of_that_name_is_not_the_same_cluster() {
 fn where_a_shoot_is_now_is_asked_of_nobody_while_nothing_is_due() {
     let observed = of_shoot();
     assert!(matches!(plan(&observed, at(1)), AccessStep::Wait(Some(_))));
-    let unread = Observed { kubeconfig: KubeconfigFact::Unread, ..observed };
+    let unread = AccessObservation { kubeconfig: KubeconfigFact::Unread, ..observed };
     assert_eq!(plan(&unread, at(1)), AccessStep::ReadKubeconfig);
 }

@@ -10,7 +10,7 @@ use super::super::lint::lint;
 use super::*;
 
 /// What is found about this step.
-fn found(observed: &Observed, step: &AccessStep) -> Vec<PlanViolation> {
+fn found(observed: &AccessObservation, step: &AccessStep) -> Vec<PlanViolation> {
     lint(observed, step, at(5))
 }
 
@@ -19,7 +19,7 @@ fn revoke(credential: &str) -> AccessStep {
 }
 
 /// One whose second credential was tried out, and is to be written over the first one.
-fn verified() -> Observed {
+fn verified() -> AccessObservation {
     let mut observed = settled();
     observed.status = begun(&observed, Cause::Requested, at(5));
     observed.output = OutputFact::Ours(secret("u-1", "7"));
@@ -36,9 +36,9 @@ fn what_is_done_in_the_target_is_done_in_the_one_that_status_names() {
     let mut observed = settled();
     observed.status.superseded = vec!["u-0".to_owned()];
     assert_eq!(found(&observed, &revoke("u-0")), []);
-    let moved = Observed { target: Some(cluster("another")), ..observed.clone() };
+    let moved = AccessObservation { target: Some(cluster("another")), ..observed.clone() };
     assert_eq!(found(&moved, &revoke("u-0")), [NoPrecondition]);
-    let unknown = Observed { target: None, ..observed.clone() };
+    let unknown = AccessObservation { target: None, ..observed.clone() };
     assert_eq!(found(&unknown, &revoke("u-0")), [NoPrecondition]);
     assert_eq!(found(&unknown, &AccessStep::FindAccount), [NoPrecondition]);
     // Nor is anything revoked but what is to be.
@@ -56,8 +56,8 @@ fn a_credential_is_that_of_the_intent_and_is_written_over_what_was_read_and_is_o
     let request = AccessStep::Request { credential: "u-2".to_owned() };
     assert_eq!(found(&settled(), &request), [StepWithoutIntent]);
     assert_eq!(found(&verified(), &request), []);
-    assert_eq!(found(&Observed { deleting: true, ..verified() }, &request), [Forbidden]);
-    assert_eq!(found(&Observed { has_finalizer: false, ..verified() }, &request), [Forbidden]);
+    assert_eq!(found(&AccessObservation { deleting: true, ..verified() }, &request), [Forbidden]);
+    assert_eq!(found(&AccessObservation { has_finalizer: false, ..verified() }, &request), [Forbidden]);
     let mut suspended = verified();
     suspended.spec.suspend = true;
     assert_eq!(found(&suspended, &request), [Forbidden]);
@@ -71,22 +71,25 @@ fn a_credential_is_that_of_the_intent_and_is_written_over_what_was_read_and_is_o
     let revision = secret("u-1", "7").revision;
     assert_eq!(found(&verified(), &write(Some(revision.clone()))), []);
     assert_eq!(found(&verified(), &write(None)), [Forbidden]);
-    assert_eq!(found(&Observed { output: OutputFact::Foreign, ..verified() }, &write(None)), [Forbidden]);
-    let untried = Observed { progress: Progress::RightsApplied, ..verified() };
+    assert_eq!(
+        found(&AccessObservation { output: OutputFact::Foreign, ..verified() }, &write(None)),
+        [Forbidden]
+    );
+    let untried = AccessObservation { progress: Progress::RightsApplied, ..verified() };
     assert_eq!(found(&untried, &write(Some(revision))), [StepWithoutIntent]);
 }
 
 #[test]
 fn what_ends_is_revoked_before_it_is_given_up_and_unknown_is_no_verdict() {
-    let ends = Observed { deleting: true, output: OutputFact::Absent, ..settled() };
+    let ends = AccessObservation { deleting: true, output: OutputFact::Absent, ..settled() };
     let remove = |skipped| AccessStep::RemoveFinalizer { skipped };
     assert_eq!(found(&ends, &remove(false)), [Forbidden]);
     assert_eq!(found(&ends, &remove(true)), [StepWithoutIntent], "nothing has failed");
-    let over = Observed { progress: Progress::RightsRemoved, ..ends.clone() };
+    let over = AccessObservation { progress: Progress::RightsRemoved, ..ends.clone() };
     assert_eq!(found(&over, &remove(false)), []);
-    assert_eq!(found(&Observed { deleting: false, ..over }, &remove(false)), [Forbidden]);
+    assert_eq!(found(&AccessObservation { deleting: false, ..over }, &remove(false)), [Forbidden]);
     assert_eq!(found(&ends, &AccessStep::RevokeAll), [StepWithoutIntent], "since when is not said");
-    let read = Observed { output: OutputFact::Ours(secret("u-1", "7")), ..ends };
+    let read = AccessObservation { output: OutputFact::Ours(secret("u-1", "7")), ..ends };
     assert_eq!(found(&read, &AccessStep::DeleteOutput(secret("u-1", "7").revision)), []);
     assert_eq!(found(&read, &AccessStep::DeleteOutput(secret("u-1", "8").revision)), [Forbidden]);
     assert_eq!(found(&read, &AccessStep::ReadOutput), [Forbidden], "it was read");
@@ -95,7 +98,7 @@ fn what_ends_is_revoked_before_it_is_given_up_and_unknown_is_no_verdict() {
 }
 
 /// What is found where this status is saved.
-fn saving(observed: &Observed, change: impl FnOnce(&mut ClusterAccessStatus)) -> Vec<PlanViolation> {
+fn saving(observed: &AccessObservation, change: impl FnOnce(&mut ClusterAccessStatus)) -> Vec<PlanViolation> {
     let mut status = observed.status.clone();
     change(&mut status);
     found(observed, &AccessStep::SaveStatus(Box::new(status)))

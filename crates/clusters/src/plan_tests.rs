@@ -22,8 +22,8 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-pub(crate) fn new() -> Observed {
-    Observed {
+pub(crate) fn new() -> AccessObservation {
+    AccessObservation {
         uid: "u".to_owned(),
         generation: 1,
         deleting: false,
@@ -76,7 +76,7 @@ pub(crate) fn saved(step: AccessStep) -> ClusterAccessStatus {
 }
 
 /// One that has its first credential, and nothing to do.
-pub(crate) fn settled() -> Observed {
+pub(crate) fn settled() -> AccessObservation {
     let mut observed = new();
     observed.status.target = Some(cluster("c"));
     observed.status = begun(&observed, Cause::First, at(0));
@@ -241,7 +241,7 @@ fn while_the_target_is_away_the_old_credential_stays_and_expires_at_last() {
     let mut observed = settled();
     observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(60_000));
     assert_eq!(observed.status.phase, Some(AccessPhase::Degraded));
-    let state = |observed: &Observed, type_| {
+    let state = |observed: &AccessObservation, type_| {
         condition::find(&observed.status.conditions, type_).unwrap().status.clone()
     };
     assert_eq!(
@@ -408,7 +408,7 @@ fn another_address_of_the_same_cluster_is_written_at_once() {
 }
 
 /// One with narrower rights, and a credential that was superseded.
-fn withdrawing() -> Observed {
+fn withdrawing() -> AccessObservation {
     let mut observed = settled();
     observed.generation = 2;
     observed.status.superseded = vec!["u-0".to_owned()];
@@ -417,10 +417,10 @@ fn withdrawing() -> Observed {
 
 #[test]
 fn rights_and_revocations_wait_neither_for_suspend_nor_for_the_secret() {
-    let foreign = Observed { output: OutputFact::Foreign, ..withdrawing() };
+    let foreign = AccessObservation { output: OutputFact::Foreign, ..withdrawing() };
     let mut immutable = secret("u-1", "9");
     immutable.obstacle = Some(Obstacle::Immutable);
-    let unusable = Observed { output: OutputFact::Ours(immutable), ..withdrawing() };
+    let unusable = AccessObservation { output: OutputFact::Ours(immutable), ..withdrawing() };
     let mut suspended = withdrawing();
     suspended.spec.suspend = true;
     for (mut observed, ends) in

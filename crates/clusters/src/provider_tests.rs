@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::plan::tests::{at, cluster, saved, settled, spec};
 use crate::status::begun;
-use crate::{AccessStep, Observed, Turn, plan};
+use crate::{AccessObservation, AccessStep, Turn, plan};
 
 fn provider(allow: &serde_json::Value) -> ClusterProviderSpec {
     serde_json::from_value(json!({"credential": {"secret": "shop"}, "allow": allow})).unwrap()
@@ -174,9 +174,9 @@ fn certificates_that_were_replaced_count_as_valid() {
 }
 
 /// One whose kubeconfig the platform keeps.
-fn of_provider(permission: Permission) -> Observed {
+fn of_provider(permission: Permission) -> AccessObservation {
     let provider = Some(ProviderName { name: "p".to_owned() });
-    let mut observed = Observed { permission, turn: Turn::Unasked, ..settled() };
+    let mut observed = AccessObservation { permission, turn: Turn::Unasked, ..settled() };
     observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
     observed
 }
@@ -195,7 +195,7 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
         "what was issued is valid"
     );
     // It is said once, and looked at again whenever something changes.
-    let mut observed = Observed { status, ..of_provider(refused()) };
+    let mut observed = AccessObservation { status, ..of_provider(refused()) };
     let expiry = observed.status.not_after;
     assert_eq!(plan(&observed, due), AccessStep::Wait(expiry));
     observed.permission = Permission::Unread;
@@ -204,21 +204,21 @@ fn nothing_is_issued_and_no_rights_are_written_without_permission() {
     let begun = saved(plan(&observed, due));
     assert!(begun.intent.is_some() && begun.last_error.is_none());
     // The same of other rights.
-    let other = |permission| Observed { generation: 2, ..of_provider(permission) };
+    let other = |permission| AccessObservation { generation: 2, ..of_provider(permission) };
     assert_eq!(plan(&other(Permission::Unread), at(1)), AccessStep::ReadProvider);
     assert_eq!(plan(&other(Permission::Allowed), at(1)), AccessStep::TakeTurn);
     let error = saved(plan(&other(refused()), at(1))).last_error.unwrap();
     assert_eq!((error.reason.as_str(), error.generation), ("NotAllowed", 2));
     // While nothing is to be done, and for a revocation, nobody is asked.
     assert!(matches!(plan(&of_provider(Permission::Unread), at(1)), AccessStep::Wait(Some(_))));
-    let deleting = Observed { deleting: true, ..of_provider(refused()) };
-    let deleting = Observed { status: saved(plan(&deleting, at(1))), ..deleting };
+    let deleting = AccessObservation { deleting: true, ..of_provider(refused()) };
+    let deleting = AccessObservation { status: saved(plan(&deleting, at(1))), ..deleting };
     assert_eq!(plan(&deleting, at(1)), AccessStep::RevokeAll);
 }
 
 #[test]
 fn a_tenant_asks_for_the_cluster_before() {
-    let observed = Observed {
+    let observed = AccessObservation {
         generation: 2,
         target: Some(cluster("other")),
         turn: Turn::Granted,
@@ -245,7 +245,7 @@ fn a_credential_waits_for_the_budget_of_its_provider_and_a_revocation_does_not()
     // A cluster that has too many requests is asked for nothing. What is more urgent goes before the credential alone.
     let until = due + SignedDuration::from_secs(3);
     observed.turn = Turn::Throttled { until, asks_again: again };
-    let mut throttled = Observed { status: saved(plan(&observed, due)), ..observed.clone() };
+    let mut throttled = AccessObservation { status: saved(plan(&observed, due)), ..observed.clone() };
     assert_eq!(plan(&throttled, due), AccessStep::Wait(Some(until)));
     assert_eq!(plan(&throttled, until), AccessStep::Revoke { credential: "u-0".to_owned() });
     throttled.status.superseded.clear();
@@ -280,8 +280,12 @@ fn where_no_provider_leads_a_credential_waits_while_its_target_has_too_many_requ
 
 #[test]
 fn a_change_of_rights_waits_for_the_budget_unless_it_only_takes_some_away() {
-    let changed =
-        |permission, turn, narrows| Observed { generation: 2, turn, narrows, ..of_provider(permission) };
+    let changed = |permission, turn, narrows| AccessObservation {
+        generation: 2,
+        turn,
+        narrows,
+        ..of_provider(permission)
+    };
     let again = at(9);
     let mut waiting = changed(Permission::Allowed, Turn::NotBefore(again), false);
     assert_eq!(
@@ -326,7 +330,7 @@ fn who_waits_for_the_budget_says_until_when() {
         assert_eq!(status, expected);
         assert!(message.contains(waits), "{message}");
         // It is not forgotten by whoever has not asked, and ends with its turn.
-        let with = |turn| Observed { turn, ..observed.clone() };
+        let with = |turn| AccessObservation { turn, ..observed.clone() };
         let unasked = crate::rights_applied(&with(Turn::Unasked), at(3));
         assert_eq!(unasked.intent.as_ref().unwrap().waits_until, Some(at(9)));
         let granted = crate::rights_applied(&with(Turn::Granted), at(9));
@@ -335,7 +339,8 @@ fn who_waits_for_the_budget_says_until_when() {
         // For another reason, which is not forgotten, either.
         let throttled =
             crate::rights_applied(&with(Turn::Throttled { until: at(5), asks_again: at(9) }), at(3));
-        let unasked = crate::rights_applied(&Observed { status: throttled, ..with(Turn::Unasked) }, at(4));
+        let unasked =
+            crate::rights_applied(&AccessObservation { status: throttled, ..with(Turn::Unasked) }, at(4));
         let (_, message) = ready(&unasked);
         assert!(
             message.contains("too many requests (429): it is asked for at 1970-01-01T00:00:09Z"),

@@ -8,7 +8,7 @@ use coppice_api::Reason;
 use coppice_clusters_api::{ClusterAccessStatus, LastError};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{Observed, OutputFact};
+use crate::observed::{AccessObservation, OutputFact};
 use crate::plan::AccessStep;
 use crate::rotation::{earlier_by_uid, later, next_rotation};
 use crate::status::{complete, validity};
@@ -20,8 +20,8 @@ const OF_THIS: [Reason; 4] =
     [Reason::VerificationFailed, Reason::TargetUnreachable, Reason::TargetThrottled, Reason::TargetRefused];
 
 /// When that is due; none if it is not.
-pub(crate) fn next(observed: &Observed) -> Option<Timestamp> {
-    let Observed { spec, status, uid, deleting, .. } = observed;
+pub(crate) fn next(observed: &AccessObservation) -> Option<Timestamp> {
+    let AccessObservation { spec, status, uid, deleting, .. } = observed;
     let validity = validity(status)?;
     let is_held = status.output.is_some() && status.intent.is_none() && status.superseded.is_empty();
     let is_of_this = |error: &LastError| {
@@ -37,7 +37,7 @@ pub(crate) fn next(observed: &Observed) -> Option<Timestamp> {
 }
 
 /// That it is tried out now, if it is due and the Secret holds what was written to it.
-pub(crate) fn due(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn due(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     next(observed).filter(|next| *next <= now)?;
     match (&observed.output, &observed.status.output) {
         // The Secret is read first, by who does it: whoever finds no place in the target reads nothing.
@@ -48,7 +48,7 @@ pub(crate) fn due(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
 }
 
 /// What the Secret holds was tried out again, and is valid.
-pub fn tried_out_again(observed: &Observed, now: Timestamp) -> ClusterAccessStatus {
+pub fn tried_out_again(observed: &AccessObservation, now: Timestamp) -> ClusterAccessStatus {
     // In whole seconds, so that people can read it: a moment early.
     let at = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let status = ClusterAccessStatus { verified_at: Some(at), last_error: None, ..observed.status.clone() };
@@ -70,7 +70,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     /// One with a credential for so many days, which is settled.
-    fn valid_for(days: i64) -> Observed {
+    fn valid_for(days: i64) -> AccessObservation {
         let mut observed = settled();
         observed.spec.ttl = Duration::from_secs(days.unsigned_abs() * DAY.unsigned_abs());
         let until = Validity { not_before: at(0), not_after: at(days * DAY) };
@@ -80,7 +80,7 @@ mod tests {
     }
 
     /// When it looks again, as long as nothing changes.
-    fn waits_until(observed: &Observed, now: Timestamp) -> Timestamp {
+    fn waits_until(observed: &AccessObservation, now: Timestamp) -> Timestamp {
         let AccessStep::Wait(Some(until)) = plan(observed, now) else { panic!("{:?}", plan(observed, now)) };
         until
     }
@@ -127,7 +127,7 @@ mod tests {
         let again = waits_until(&observed, now);
         assert_eq!(again.duration_since(now), SignedDuration::from_mins(1));
         assert_eq!(plan(&observed, again), AccessStep::TryOutAgain);
-        let valid = Observed { status: tried_out_again(&observed, again), ..observed.clone() };
+        let valid = AccessObservation { status: tried_out_again(&observed, again), ..observed.clone() };
         assert_eq!((valid.status.phase, &valid.status.last_error), (Some(AccessPhase::Ready), &None));
         // Another one is issued when somebody asks for it.
         observed.spec.rotate = Some("now".to_owned());
@@ -141,9 +141,9 @@ mod tests {
         let now = next(&observed).unwrap();
         for reason in [Reason::NotAllowed, Reason::SecretUnusable, Reason::TargetChanged] {
             let status = failed(&observed, reason, "no", now);
-            assert_eq!(next(&Observed { status, ..observed.clone() }), None, "{reason}");
+            assert_eq!(next(&AccessObservation { status, ..observed.clone() }), None, "{reason}");
         }
-        let deleted = Observed { deleting: true, ..observed.clone() };
+        let deleted = AccessObservation { deleting: true, ..observed.clone() };
         assert_eq!(next(&deleted), None);
         let mut suspended = observed;
         suspended.spec.suspend = true;

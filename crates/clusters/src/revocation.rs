@@ -8,14 +8,14 @@ use coppice_clusters_api::{ClusterAccessStatus, PendingRevocation, SupersededCer
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::Observed;
+use crate::observed::AccessObservation;
 use crate::plan::AccessStep;
 use crate::rotation::later;
 use crate::status::validity;
 
 /// The next one to be revoked: those that may be valid go first. One that cannot be keeps no other waiting: each has two attempts, since every
 /// other one may be for something else, and then the next one has its turn.
-pub(crate) fn revoke_superseded(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn revoke_superseded(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let has_expired = |credential: &&String| has_expired(status, credential, now);
     let (expired, valid): (Vec<&String>, Vec<&String>) = status.superseded.iter().partition(has_expired);
@@ -32,7 +32,7 @@ pub(crate) fn are_too_many(status: &ClusterAccessStatus, now: Timestamp) -> bool
 }
 
 /// The credential of a status is replaced.
-pub(crate) fn supersede(observed: &Observed, status: &mut ClusterAccessStatus, now: Timestamp) {
+pub(crate) fn supersede(observed: &AccessObservation, status: &mut ClusterAccessStatus, now: Timestamp) {
     let not_after = validity(status).map(|validity| validity.not_after);
     let Some(credential) = status.credential.take() else { return };
     if observed.spec.issuer.is_revocable() {

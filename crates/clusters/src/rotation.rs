@@ -3,7 +3,7 @@
 use coppice_clusters_api::{ClusterAccessSpec, LastError, Restored};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{Observed, Validity};
+use crate::observed::{AccessObservation, Validity};
 use crate::status::validity;
 
 /// The first pause after a failure.
@@ -32,7 +32,7 @@ pub(crate) fn earlier_by_uid(seconds: i64, uid: &str) -> i64 {
 
 /// Whether a rotation has become due since something failed: that goes first, since a credential that is valid for minutes would expire
 /// while a revocation that keeps failing waits for its next attempts.
-pub(crate) fn is_newly_due(observed: &Observed, now: Timestamp) -> bool {
+pub(crate) fn is_newly_due(observed: &AccessObservation, now: Timestamp) -> bool {
     let due =
         validity(&observed.status).map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
     due.is_some_and(|due| {

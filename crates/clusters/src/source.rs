@@ -10,7 +10,7 @@ use coppice_clusters_api::{
 };
 use jiff::Timestamp;
 
-use crate::observed::{ClusterFact, ManagedFact, Observed};
+use crate::observed::{AccessObservation, ClusterFact, ManagedFact};
 use crate::plan::{AccessStep, is_of_this_spec, save, steady};
 use crate::status::{complete, failed};
 
@@ -119,7 +119,7 @@ fn stands_for(cluster: &ClusterSource, name: &str, known: &NamedCluster) -> Clus
 
 /// Whether status still says that its issuer is not one for the cluster of its `ManagedCluster`, and that is not so any more: another one of its
 /// name may have another provider.
-pub(crate) fn is_no_longer_refused(observed: &Observed) -> bool {
+pub(crate) fn is_no_longer_refused(observed: &AccessObservation) -> bool {
     let is_so = match &observed.managed {
         ManagedFact::Waits(_) => false,
         ManagedFact::Ready(ready) => is_without_issuer(observed, ready),
@@ -130,7 +130,7 @@ pub(crate) fn is_no_longer_refused(observed: &Observed) -> bool {
 }
 
 /// Whether it issues nothing and never has, and status still says what was refused to the spec before.
-fn asks_for_nothing(observed: &Observed) -> bool {
+fn asks_for_nothing(observed: &AccessObservation) -> bool {
     let error = observed.status.last_error.as_ref();
     observed.spec.suspend
         && observed.status.sequence == 0
@@ -138,12 +138,12 @@ fn asks_for_nothing(observed: &Observed) -> bool {
 }
 
 /// Whether its provider is not Gardener, and its issuer is.
-fn is_without_issuer(observed: &Observed, ready: &NamedCluster) -> bool {
+fn is_without_issuer(observed: &AccessObservation, ready: &NamedCluster) -> bool {
     ready.provider.is_none() && observed.spec.issuer.is_of_garden()
 }
 
 /// What comes before anything is done for one that names a `ManagedCluster`: that was ready, and its provider has the issuer.
-pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn not_ready(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     if is_no_longer_refused(observed) || asks_for_nothing(observed) {
         let status = ClusterAccessStatus { last_error: None, ..observed.status.clone() };
         return Some(save(complete(observed, status, now)));
@@ -160,7 +160,7 @@ pub(crate) fn not_ready(observed: &Observed, now: Timestamp) -> Option<AccessSte
 }
 
 /// Status says which `ManagedCluster` it is for before anything is issued.
-pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn names_cluster(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let ManagedFact::Ready(ready) = &observed.managed else { return None };
     let status = ClusterAccessStatus { managed_cluster: Some(ready.clone()), ..observed.status.clone() };
     Some(save(complete(observed, status, now)))
@@ -168,7 +168,7 @@ pub(crate) fn names_cluster(observed: &Observed, now: Timestamp) -> Option<Acces
 
 /// What comes before anything is issued for a cluster that is made by Cluster API or by a `ManagedCluster`: nobody needs a credential of one
 /// that is about to go. What was issued for it is left alone, since it may be needed until the very end.
-pub(crate) fn cluster_goes(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn cluster_goes(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let (cluster, secret) = (&observed.spec.cluster, &observed.spec.output.secret);
     let managed = cluster.managed_cluster.as_ref().map(|named| format!("ManagedCluster {}", named.name));
     let (what, is) = match (&observed.managed, managed) {

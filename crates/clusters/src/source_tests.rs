@@ -32,9 +32,9 @@ fn created() -> ManagedClusterStatus {
 }
 
 /// One that names a `ManagedCluster`, as the controller sees it.
-fn see(before: &Observed, found: Option<FoundCluster<'_>>) -> Observed {
+fn see(before: &AccessObservation, found: Option<FoundCluster<'_>>) -> AccessObservation {
     let (cluster, managed) = resolve(&named(), &before.status, found);
-    let mut observed = Observed { managed, ..before.clone() };
+    let mut observed = AccessObservation { managed, ..before.clone() };
     observed.spec.cluster = cluster;
     observed
 }
@@ -85,7 +85,7 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
         "reason": "ClusterGone", "message": "", "class": "WaitingForInput", "generation": 1, "attempts": 1, "at": at(0)
     }});
     let lost: ManagedClusterStatus = serde_json::from_value(lost).unwrap();
-    let mut access = Observed { has_finalizer: false, target: None, ..new() };
+    let mut access = AccessObservation { has_finalizer: false, target: None, ..new() };
     for (found, says) in [
         (None, "does not exist in this namespace"),
         (Some(FoundCluster { status: &nobody, ..found }), "whether ManagedClusters are switched on"),
@@ -120,7 +120,7 @@ fn nothing_is_begun_before_it_was_ready_and_status_says_what_it_waits_for() {
 #[test]
 fn nothing_is_issued_for_one_that_goes_and_what_was_issued_is_revoked_where_it_was() {
     for provider in [None, Some("dev".to_owned())] {
-        let mut access = Observed { permission: Permission::Allowed, ..settled() };
+        let mut access = AccessObservation { permission: Permission::Allowed, ..settled() };
         access.status.managed_cluster = Some(NamedCluster { uid: "m".to_owned(), provider });
         let due = access.status.next_rotation.unwrap();
         assert_eq!(plan(&see(&access, None), due), AccessStep::ReadCluster, "a cache may lack it");
@@ -143,7 +143,7 @@ fn nothing_is_issued_for_one_that_goes_and_what_was_issued_is_revoked_where_it_w
 #[test]
 fn issuers_of_gardener_issue_for_what_gardener_makes_alone() {
     let status = created();
-    let mut access = Observed { has_finalizer: false, ..new() };
+    let mut access = AccessObservation { has_finalizer: false, ..new() };
     (access.spec.issuer, access.spec.rights) = (Issuer::GardenerAdmin, Rights::default());
     for (spec, is_refused) in [(by_cluster_api(), true), (by_gardener(), false)] {
         let found = FoundCluster { uid: "m", spec: Some(&spec), status: &status, deleting: false };

@@ -7,7 +7,7 @@ use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent,
 use jiff::Timestamp;
 
 use crate::budget::Turn;
-use crate::observed::{IssueProgress, ManagedFact, Observed, OutputFact, OutputSecret, Validity};
+use crate::observed::{AccessObservation, IssueProgress, ManagedFact, OutputFact, OutputSecret, Validity};
 use crate::plan::unusable;
 use crate::revocation::{are_too_many, note_pending, supersede};
 use crate::rights::namespaces;
@@ -19,7 +19,7 @@ const MAX_MESSAGE: usize = 1024;
 
 /// A status as everybody sees it: phase, dates and conditions follow from the rest.
 pub(crate) fn complete(
-    observed: &Observed,
+    observed: &AccessObservation,
     mut status: ClusterAccessStatus,
     now: Timestamp,
 ) -> ClusterAccessStatus {
@@ -75,7 +75,7 @@ fn holds_valid(status: &ClusterAccessStatus, now: Timestamp) -> bool {
 
 /// Until when what the Secret holds of an intent is valid. It is written once it was tried out: what a crash left there counts, unless it
 /// was tried out again and is not valid.
-fn written_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
+fn written_until(observed: &AccessObservation, intent: &IssueIntent) -> Option<Timestamp> {
     let found = match &observed.output {
         OutputFact::Watched(_) => return intent.written_until,
         OutputFact::Ours(found) if found.credential.as_ref() == Some(&intent.credential) => found,
@@ -90,7 +90,7 @@ fn written_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp>
 }
 
 /// Until when an intent waits for the budget of its provider, or for those that go first in its target.
-fn waits_until(observed: &Observed, intent: &IssueIntent) -> Option<Timestamp> {
+fn waits_until(observed: &AccessObservation, intent: &IssueIntent) -> Option<Timestamp> {
     match observed.turn {
         Turn::Unasked => intent.waits_until.filter(|_| !observed.spec.suspend),
         Turn::Granted => None,
@@ -105,7 +105,7 @@ pub(crate) fn whole_second_after(at: Timestamp) -> Timestamp {
 }
 
 /// Whether an intent waits since its cluster or garden has too many requests.
-fn is_throttled(observed: &Observed, intent: &IssueIntent) -> bool {
+fn is_throttled(observed: &AccessObservation, intent: &IssueIntent) -> bool {
     match observed.turn {
         Turn::Unasked => intent.throttled && intent.waits_until.is_some(),
         Turn::Throttled { .. } => true,
@@ -114,7 +114,7 @@ fn is_throttled(observed: &Observed, intent: &IssueIntent) -> bool {
 }
 
 /// What a credential waits for, if it does.
-fn waits_for(observed: &Observed, status: &ClusterAccessStatus) -> Option<String> {
+fn waits_for(observed: &AccessObservation, status: &ClusterAccessStatus) -> Option<String> {
     let intent = status.intent.as_ref()?;
     let until = intent.waits_until?;
     let why = match observed.spec.cluster.provider_name() {
@@ -135,7 +135,7 @@ fn failures(error: &LastError) -> impl Iterator<Item = (&str, &str)> {
     std::iter::once((error.reason.as_str(), error.message.as_str())).chain(other)
 }
 
-fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timestamp) {
+fn conditions(observed: &AccessObservation, status: &mut ClusterAccessStatus, now: Timestamp) {
     let all: Vec<(&str, &str)> = status.last_error.iter().flat_map(failures).collect();
     let failed = |reason: Reason| {
         let found = all.iter().find(|(of, _)| *of == reason.as_str());
@@ -180,7 +180,7 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
 /// The generation that a condition is about: that all is well is so of the spec whose rights the target has, and not yet of a later one; and
 /// of a credential only of the spec with whose rights it was tried out.
 fn generation_of(
-    observed: &Observed,
+    observed: &AccessObservation,
     status: &ClusterAccessStatus,
     type_: &str,
     state: &ConditionState,
@@ -196,7 +196,7 @@ fn generation_of(
     known.unwrap_or(observed.generation)
 }
 
-fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> ConditionState {
+fn ready(observed: &AccessObservation, status: &ClusterAccessStatus, now: Timestamp) -> ConditionState {
     let error = status.last_error.as_ref().map(|error| (error.reason.as_str(), message_of(error)));
     if status.revoking_since.is_some() {
         let message = error.map_or("Its credential is being revoked.".to_owned(), |(_, message)| message);
@@ -246,7 +246,7 @@ fn state(status: &'static str, reason: &str, message: &str) -> ConditionState {
 }
 
 /// What is about to be issued, and why.
-pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> ClusterAccessStatus {
+pub(crate) fn begun(observed: &AccessObservation, cause: Cause, now: Timestamp) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
     status.sequence += 1;
     status.intent = Some(IssueIntent {
@@ -269,7 +269,7 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
 /// The Secret holds the credential of the intent, which was tried out, with this address and these authorities. That before it is to be
 /// revoked, or is listed until it expires if it cannot be.
 pub fn adopted(
-    observed: &Observed,
+    observed: &AccessObservation,
     intent: &IssueIntent,
     (output, validity): (&OutputSecret, Validity),
     endpoint: &str,
@@ -294,7 +294,7 @@ pub fn adopted(
 }
 
 /// The target has the rights of this generation of the spec.
-pub fn rights_applied(observed: &Observed, now: Timestamp) -> ClusterAccessStatus {
+pub fn rights_applied(observed: &AccessObservation, now: Timestamp) -> ClusterAccessStatus {
     let status = ClusterAccessStatus {
         observed_generation: Some(observed.generation),
         last_error: None,
@@ -304,7 +304,7 @@ pub fn rights_applied(observed: &Observed, now: Timestamp) -> ClusterAccessStatu
 }
 
 /// A superseded credential is not valid any more.
-pub fn revoked(observed: &Observed, credential: &str, now: Timestamp) -> ClusterAccessStatus {
+pub fn revoked(observed: &AccessObservation, credential: &str, now: Timestamp) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
     status.superseded.retain(|superseded| superseded != credential);
     status.last_error = None;
@@ -312,7 +312,12 @@ pub fn revoked(observed: &Observed, credential: &str, now: Timestamp) -> Cluster
 }
 
 /// A step failed: it is tried again later, and what the Secret holds stays.
-pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp) -> ClusterAccessStatus {
+pub fn failed(
+    observed: &AccessObservation,
+    reason: Reason,
+    message: &str,
+    now: Timestamp,
+) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
@@ -355,7 +360,7 @@ fn cut(message: &str) -> String {
 }
 
 /// Whether the Secret holds what status says, as far as it was read.
-fn holds_the_same(observed: &Observed) -> bool {
+fn holds_the_same(observed: &AccessObservation) -> bool {
     match (&observed.output, &observed.status.output) {
         (OutputFact::Watched(_), _) => true,
         (OutputFact::Ours(found), Some(known)) => found.revision.sha256 == known.sha256,

@@ -12,7 +12,7 @@ fn condition<'a>(status: &'a ClusterAccessStatus, type_: &str) -> (&'a str, &'a 
 }
 
 /// What a crash leaves between the write of the Secret, which holds a credential until second 90,000, and that of status.
-fn written(mut observed: Observed) -> Observed {
+fn written(mut observed: AccessObservation) -> AccessObservation {
     let credential = observed.status.intent.clone().unwrap().credential;
     let mut written = secret(&credential, "8");
     written.validity = Some(Validity { not_before: at(5), not_after: at(90_000) });
@@ -21,7 +21,7 @@ fn written(mut observed: Observed) -> Observed {
 }
 
 /// The same of the first credential.
-fn first_written() -> Observed {
+fn first_written() -> AccessObservation {
     let mut observed = new();
     observed.status.target = Some(cluster("c"));
     observed.status = begun(&observed, Cause::First, at(0));
@@ -30,7 +30,7 @@ fn first_written() -> Observed {
 }
 
 /// The same of the second one.
-fn rotation_written() -> Observed {
+fn rotation_written() -> AccessObservation {
     let mut observed = settled();
     observed.status = begun(&observed, Cause::Requested, at(5));
     written(observed)
@@ -75,7 +75,8 @@ fn what_a_crash_left_in_the_secret_is_adopted_while_nothing_is_issued() {
     observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
     assert_eq!(plan(&observed, at(6)), AccessStep::ReadOutput);
     observed.output = read;
-    let disproven = Observed { progress: issuing("u-2", IssueProgress::Disproven), ..observed.clone() };
+    let disproven =
+        AccessObservation { progress: issuing("u-2", IssueProgress::Disproven), ..observed.clone() };
     assert_eq!(saved(plan(&disproven, at(6))).last_error.unwrap().reason, "VerificationFailed");
     assert_eq!(plan(&observed, at(6)), AccessStep::VerifyWritten { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Proven("e".to_owned()));
@@ -123,8 +124,8 @@ fn a_revocation_that_fails_does_not_hide_that_the_secret_is_not_ours() {
 
 #[test]
 fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
-    let waits = |observed: &Observed, now: Timestamp| plan(observed, now).waits_for_place(observed);
-    let mut observed = Observed { target: None, ..new() };
+    let waits = |observed: &AccessObservation, now: Timestamp| plan(observed, now).waits_for_place(observed);
+    let mut observed = AccessObservation { target: None, ..new() };
     observed.has_finalizer = false;
     assert_eq!(plan(&observed, at(0)), AccessStep::AddFinalizer);
     assert!(!waits(&observed, at(0)));
@@ -138,7 +139,7 @@ fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
     assert_eq!(plan(&observed, at(0)), AccessStep::Identify);
     assert!(waits(&observed, at(0)));
     // A credential is to be issued: the Secret is read when there is a place.
-    let mut observed = Observed { target: None, ..settled() };
+    let mut observed = AccessObservation { target: None, ..settled() };
     observed.status = saved(plan(&observed, observed.status.next_rotation.unwrap()));
     assert_eq!(plan(&observed, at(80_000)), AccessStep::ReadOutput);
     assert!(waits(&observed, at(80_000)));
@@ -152,7 +153,7 @@ fn what_is_done_here_alone_waits_for_no_place_in_the_target() {
 }
 
 /// One whose status an earlier version wrote, which had neither `target` nor what came with it.
-fn of_earlier_version() -> Observed {
+fn of_earlier_version() -> AccessObservation {
     let status = serde_json::json!({
         "observedGeneration": 1, "phase": "Ready", "credential": "u-1", "sequence": 1,
         "notBefore": "1970-01-01T00:00:00Z", "notAfter": "1970-01-02T00:00:00Z",
@@ -160,7 +161,7 @@ fn of_earlier_version() -> Observed {
     });
     let status = serde_json::from_value(status).unwrap();
     let output = OutputFact::Watched(Some(("s".to_owned(), "7".to_owned())));
-    Observed { status, output, ..new() }
+    AccessObservation { status, output, ..new() }
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn what_an_earlier_version_issued_goes_on_in_the_cluster_that_has_its_account() 
     assert_eq!(observed.status.target, Some(cluster("c")));
     assert_eq!(plan(&observed, at(5)), AccessStep::ApplyRights);
     // A deletion.
-    let mut observed = Observed { deleting: true, ..of_earlier_version() };
+    let mut observed = AccessObservation { deleting: true, ..of_earlier_version() };
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
     observed.progress = Progress::AccountFound(true);
@@ -205,7 +206,7 @@ fn what_an_earlier_version_issued_is_not_revoked_in_a_cluster_without_its_accoun
     observed.status = saved(plan(&observed, at(65)));
     assert_eq!(plan(&observed, at(65)), AccessStep::Revoke { credential: "u-0".to_owned() });
     // Deleted, it ends when forgetAfter is over, and claims no revocation.
-    let mut observed = Observed { deleting: true, ..of_earlier_version() };
+    let mut observed = AccessObservation { deleting: true, ..of_earlier_version() };
     observed.status = saved(plan(&observed, at(5)));
     observed.progress = Progress::AccountFound(false);
     observed.status = saved(plan(&observed, at(5)));
@@ -216,7 +217,7 @@ fn what_an_earlier_version_issued_is_not_revoked_in_a_cluster_without_its_accoun
 
 #[test]
 fn rights_that_an_earlier_version_applied_are_removed_although_nothing_was_issued() {
-    let mut observed = Observed { deleting: true, ..new() };
+    let mut observed = AccessObservation { deleting: true, ..new() };
     observed.status.observed_generation = Some(1);
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(plan(&observed, at(5)), AccessStep::FindAccount);
@@ -284,7 +285,7 @@ fn of_a_later_spec_it_is_ready_once_the_target_has_its_rights() {
     assert_eq!(generation(&observed.status, READY), is_true(2));
     // With these rights no credential was tried out before the next one is issued.
     assert_eq!(generation(&observed.status, VERIFIED), is_true(1));
-    let next = Observed { status: begun(&observed, Cause::Due, at(66)), ..observed.clone() };
+    let next = AccessObservation { status: begun(&observed, Cause::Due, at(66)), ..observed.clone() };
     let intent = next.status.intent.clone().unwrap();
     let validity = Validity { not_before: at(66), not_after: at(86_400) };
     let next = adopted(&next, &intent, (&secret("u-2", "8"), validity), "e", at(66));

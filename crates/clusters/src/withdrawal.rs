@@ -7,7 +7,7 @@ use coppice_api::Reason;
 use coppice_clusters_api::ClusterAccessStatus;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{Observed, Progress};
+use crate::observed::{AccessObservation, Progress};
 use crate::plan::{AccessStep, is_of_this_spec, not_allowed, save};
 use crate::provider::{GrantVerdict, Permission, valid_until};
 use crate::rotation::later;
@@ -18,7 +18,7 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What comes before other rights are applied: they are allowed, or only take some away of those that the target is known to have. These
 /// wait for nothing.
-pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn before_rights(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let is_known = matches!(
         observed.grant,
         GrantVerdict::Allowed | GrantVerdict::CredentialNotAllowed | GrantVerdict::RightsNotAllowed
@@ -30,7 +30,7 @@ pub(crate) fn before_rights(observed: &Observed, now: Timestamp) -> Option<Acces
 }
 
 /// What is to be done since what was given is not allowed any more, or is again; none if nothing is now.
-pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn no_longer_allowed(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     observed.spec.cluster.provider_name()?;
     match observed.grant {
         GrantVerdict::Settled => return None,
@@ -67,7 +67,7 @@ pub(crate) fn no_longer_allowed(observed: &Observed, now: Timestamp) -> Option<A
 
 /// The same while something else that failed is tried again later: that keeps nothing that is withdrawn. What failed of the withdrawal itself
 /// waits as everything else does.
-pub(crate) fn withdrawn_meanwhile(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+pub(crate) fn withdrawn_meanwhile(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let error = status.last_error.as_ref().filter(|_| status.sequence > 0)?;
     let is_to_look = observed.grant == GrantVerdict::Unread || first(observed, now).is_some();
@@ -80,9 +80,9 @@ pub(crate) fn withdrawn_meanwhile(observed: &Observed, now: Timestamp) -> Option
 }
 
 /// The target has no rights for it any more, since they are not allowed.
-pub fn rights_taken(observed: &Observed, now: Timestamp) -> ClusterAccessStatus {
+pub fn rights_taken(observed: &AccessObservation, now: Timestamp) -> ClusterAccessStatus {
     let status = ClusterAccessStatus { observed_generation: None, ..observed.status.clone() };
-    let mut taken = Observed { status, ..observed.clone() };
+    let mut taken = AccessObservation { status, ..observed.clone() };
     if is_credential_to_go(&taken) && taken.status.revokes_at.is_none() {
         taken.status.revokes_at = Some(kept_until(now));
     }
@@ -91,7 +91,7 @@ pub fn rights_taken(observed: &Observed, now: Timestamp) -> ClusterAccessStatus 
 }
 
 /// What is said first of a step that failed: that what was given is not allowed any more, which hides nothing else.
-pub(crate) fn first(observed: &Observed, now: Timestamp) -> Option<(Reason, String)> {
+pub(crate) fn first(observed: &AccessObservation, now: Timestamp) -> Option<(Reason, String)> {
     let is_to_go = matches!(
         observed.grant,
         GrantVerdict::Unknown | GrantVerdict::RightsNotAllowed | GrantVerdict::CredentialNotAllowed
@@ -101,7 +101,7 @@ pub(crate) fn first(observed: &Observed, now: Timestamp) -> Option<(Reason, Stri
 }
 
 /// Whether status says that of this spec.
-pub(crate) fn is_said(observed: &Observed, reason: Reason, message: &str) -> bool {
+pub(crate) fn is_said(observed: &AccessObservation, reason: Reason, message: &str) -> bool {
     observed.status.last_error.as_ref().is_some_and(|error| {
         let other = error.other.as_ref().map(|other| (&other.reason, &other.message));
         let mut all = std::iter::once((&error.reason, &error.message)).chain(other);
@@ -111,7 +111,7 @@ pub(crate) fn is_said(observed: &Observed, reason: Reason, message: &str) -> boo
 }
 
 /// Why something is not allowed, and what becomes of what was issued.
-pub(crate) fn refusal(observed: &Observed, message: &str, now: Timestamp) -> String {
+pub(crate) fn refusal(observed: &AccessObservation, message: &str, now: Timestamp) -> String {
     let status = &observed.status;
     if let Some(at) = status.revokes_at {
         return format!("{message}; what was issued is revoked at {at}, unless it is allowed by then");
@@ -126,7 +126,7 @@ pub(crate) fn refusal(observed: &Observed, message: &str, now: Timestamp) -> Str
 }
 
 /// Why its provider does not allow what it asks for, if it is there and says so.
-fn refused(observed: &Observed) -> Option<&str> {
+fn refused(observed: &AccessObservation) -> Option<&str> {
     match &observed.permission {
         Permission::Refused(Reason::NotAllowed, message) => Some(message),
         _ => None,
@@ -134,7 +134,7 @@ fn refused(observed: &Observed) -> Option<&str> {
 }
 
 /// Whether somebody may have a credential that can be revoked, and is not allowed, or has lost its rights.
-fn is_credential_to_go(observed: &Observed) -> bool {
+fn is_credential_to_go(observed: &AccessObservation) -> bool {
     let status = &observed.status;
     let left_by_crash = status.intent.as_ref().and_then(|intent| intent.written_until);
     let has_one = status.credential.is_some() || !status.superseded.is_empty() || left_by_crash.is_some();
@@ -150,17 +150,17 @@ fn kept_until(now: Timestamp) -> Timestamp {
 }
 
 fn says_refused(
-    observed: &Observed,
+    observed: &AccessObservation,
     status: ClusterAccessStatus,
     message: &str,
     now: Timestamp,
 ) -> AccessStep {
-    let observed = Observed { status, ..observed.clone() };
+    let observed = AccessObservation { status, ..observed.clone() };
     save(failed(&observed, Reason::NotAllowed, &refusal(&observed, message, now), now))
 }
 
 /// Nothing that was issued is valid any more. The Secret holds what it held.
-fn without_credential(observed: &Observed) -> ClusterAccessStatus {
+fn without_credential(observed: &AccessObservation) -> ClusterAccessStatus {
     ClusterAccessStatus {
         credential: None,
         not_before: None,
@@ -175,7 +175,7 @@ fn without_credential(observed: &Observed) -> ClusterAccessStatus {
 }
 
 /// What status says of that is over.
-fn allowed_again(observed: &Observed, now: Timestamp) -> Option<AccessStep> {
+fn allowed_again(observed: &AccessObservation, now: Timestamp) -> Option<AccessStep> {
     let status = &observed.status;
     let was_refused =
         status.last_error.as_ref().is_some_and(|error| error.reason == Reason::NotAllowed.as_str());

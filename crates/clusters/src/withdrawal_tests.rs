@@ -9,10 +9,10 @@ use crate::{IssueProgress, OutputFact, grant_verdict, plan};
 
 /// One that has its first credential by a kubeconfig of the platform, of whose rights and credential that is said, while what it asks for is
 /// not allowed.
-fn refused_with(grant: GrantVerdict) -> Observed {
+fn refused_with(grant: GrantVerdict) -> AccessObservation {
     let provider = Some(ProviderName { name: "p".to_owned() });
     let permission = Permission::Refused(Reason::NotAllowed, "no".to_owned());
-    let mut observed = Observed { permission, grant, turn: crate::Turn::Unasked, ..settled() };
+    let mut observed = AccessObservation { permission, grant, turn: crate::Turn::Unasked, ..settled() };
     observed.spec.cluster = ClusterSource { provider, ..ClusterSource::default() };
     observed
 }
@@ -24,16 +24,19 @@ fn message(status: &ClusterAccessStatus) -> &str {
 #[test]
 fn narrower_rights_wait_for_nothing_that_keeps_credentials_from_being_issued() {
     // Such as a ttl or an issuer that is not allowed any more.
-    let narrower = |grant| Observed { generation: 2, narrows: true, ..refused_with(grant) };
+    let narrower = |grant| AccessObservation { generation: 2, narrows: true, ..refused_with(grant) };
     for grant in [GrantVerdict::Allowed, GrantVerdict::CredentialNotAllowed, GrantVerdict::RightsNotAllowed] {
         assert_eq!(plan(&narrower(grant), at(1)), AccessStep::ApplyRights);
     }
-    let applied =
-        Observed { progress: Progress::RightsApplied, narrows: false, ..narrower(GrantVerdict::Allowed) };
+    let applied = AccessObservation {
+        progress: Progress::RightsApplied,
+        narrows: false,
+        ..narrower(GrantVerdict::Allowed)
+    };
     assert_eq!(saved(plan(&applied, at(1))).observed_generation, Some(2));
     // After a restart the target has to say first whether they are narrower.
     assert_eq!(plan(&narrower(GrantVerdict::Unknown), at(1)), AccessStep::FindRights);
-    let wider = Observed { generation: 2, ..refused_with(GrantVerdict::Allowed) };
+    let wider = AccessObservation { generation: 2, ..refused_with(GrantVerdict::Allowed) };
     assert_eq!(saved(plan(&wider, at(1))).observed_generation, Some(1), "the target has what it had");
 }
 
@@ -145,7 +148,7 @@ fn what_is_withdrawn_waits_for_nothing_else_that_failed() {
     let mut observed = refused_with(GrantVerdict::Settled);
     observed.status = failed(&observed, Reason::SecretNotOurs, "it is another one", at(1));
     assert_eq!(plan(&observed, at(2)), AccessStep::Wait(Some(at(61))));
-    let with = |permission, grant| Observed { permission, grant, ..observed.clone() };
+    let with = |permission, grant| AccessObservation { permission, grant, ..observed.clone() };
     assert_eq!(plan(&with(Permission::Unread, GrantVerdict::Unread), at(2)), AccessStep::ReadProvider);
     let allowed = with(Permission::Allowed, GrantVerdict::Allowed);
     assert_eq!(plan(&allowed, at(2)), AccessStep::Wait(Some(at(61))));
@@ -159,7 +162,7 @@ fn what_is_withdrawn_waits_for_nothing_else_that_failed() {
     for output in [withdrawn.output.clone(), OutputFact::Foreign] {
         withdrawn.output = output;
         let status = failed(&withdrawn, Reason::TargetUnreachable, "it is away", at(2));
-        let failed = Observed { status, ..withdrawn.clone() };
+        let failed = AccessObservation { status, ..withdrawn.clone() };
         assert!(matches!(plan(&failed, at(2)), AccessStep::Wait(Some(until)) if until > at(61)));
     }
 }

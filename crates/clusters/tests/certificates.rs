@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use coppice_clusters::{
-    AccessStep, IssueProgress, KubeconfigFact, Observed, OutputFact, OutputSecret, Permission, Progress,
-    Turn, Validity, plan,
+    AccessObservation, AccessStep, IssueProgress, KubeconfigFact, OutputFact, OutputSecret, Permission,
+    Progress, Turn, Validity, plan,
 };
 use coppice_clusters_api::{OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
@@ -80,9 +80,9 @@ impl DurableState {
         self.access.spec.issuer.is_of_garden()
     }
 
-    fn observed(&self, memory: &Memory) -> Observed {
+    fn observed(&self, memory: &Memory) -> AccessObservation {
         let user_name = self.is_of_garden().then(|| "x1y2:robot".to_owned());
-        Observed { user_name, ..self.access.observed(memory) }
+        AccessObservation { user_name, ..self.access.observed(memory) }
     }
 
     fn read(&self) -> OutputFact {

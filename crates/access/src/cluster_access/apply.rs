@@ -11,8 +11,8 @@ use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{
-    AccessStep, ClusterFact, GrantVerdict, IssueProgress, ManagedFact, Observed, OutputFact, Permission,
-    Progress, Turn, Validity, failed, revoked, rights_taken,
+    AccessObservation, AccessStep, ClusterFact, GrantVerdict, IssueProgress, ManagedFact, OutputFact,
+    Permission, Progress, Turn, Validity, failed, revoked, rights_taken,
 };
 use coppice_clusters_api::{ClusterAccessStatus, ClusterSource, OutputRevision, Rights, TargetIdentity};
 use coppice_mutants::{Mutant, active};
@@ -149,7 +149,7 @@ struct Work<'a> {
     controller: &'a ClusterAccessController,
     permit: &'a Permit,
     access: &'a Access,
-    observed: &'a Observed,
+    observed: &'a AccessObservation,
 }
 
 /// Carries out a step.
@@ -157,7 +157,7 @@ pub(super) async fn apply(
     controller: &ClusterAccessController,
     permit: &Permit,
     access: &Access,
-    observed: &Observed,
+    observed: &AccessObservation,
     memory: &mut Memory,
     step: AccessStep,
 ) -> Applied {
@@ -471,7 +471,7 @@ impl Work<'_> {
 
     /// Applies the rights. By a kubeconfig of the platform it is remembered which ones the target may have.
     async fn apply_rights(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
-        let Observed { spec, status, .. } = self.observed;
+        let AccessObservation { spec, status, .. } = self.observed;
         if active(Mutant::RightsKept) && status.observed_generation.is_some() {
             return Ok(());
         }
@@ -488,7 +488,7 @@ impl Work<'_> {
 
     /// Revokes everything. At the end what the target refuses to delete keeps neither its rights nor the account that it is of.
     async fn revoke_all(&self, target: &Target, owner: Owner<'_>) -> Result<(), Failure> {
-        let Observed { spec, status, deleting, .. } = self.observed;
+        let AccessObservation { spec, status, deleting, .. } = self.observed;
         let revoked = target.revoke_all(self.permit, owner, &status.credentials()).await;
         if *deleting && revoked.as_ref().is_err_and(|failure| failure.reason == Reason::TargetRefused) {
             let within = status.namespaces.as_deref();
@@ -504,7 +504,7 @@ impl Work<'_> {
         target: &Target,
         owner: Owner<'_>,
     ) -> Result<(), Failure> {
-        let Observed { spec, status, .. } = self.observed;
+        let AccessObservation { spec, status, .. } = self.observed;
         let found = target.rights_of(owner, status.namespaces.as_deref()).await?;
         self.controller.target_rights.found(&AccessKey::new(owner.namespace, owner.name), spec, found);
         memory.look_again();
@@ -518,7 +518,7 @@ impl Work<'_> {
         target: &Target,
         owner: Owner<'_>,
     ) -> Result<(), Failure> {
-        let Observed { spec, status, .. } = self.observed;
+        let AccessObservation { spec, status, .. } = self.observed;
         let within = status.namespaces.as_deref();
         target.apply_rights(self.permit, owner, &Rights::default(), within).await?;
         let key = AccessKey::new(owner.namespace, owner.name);

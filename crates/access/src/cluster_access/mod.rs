@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_clusters::{AccessStep, GrantVerdict, Observed, Permission, Turn, urgency};
+use coppice_clusters::{AccessObservation, AccessStep, GrantVerdict, Permission, Turn, urgency};
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -166,7 +166,7 @@ impl ClusterAccessController {
 
     /// Asks the budget of its provider for the credential that is being issued, or for other rights; without one, whether others go first in
     /// its target.
-    fn take_turn(&self, access: &Access, observed: &Observed) -> Turn {
+    fn take_turn(&self, access: &Access, observed: &AccessObservation) -> Turn {
         let (key, now) = (AccessKey::new(&access.namespace, &access.name), self.now());
         let urgency = urgency(observed, now);
         let Some(provider) = observed.spec.cluster.provider_name() else {
@@ -199,7 +199,7 @@ impl ClusterAccessController {
         &self,
         key: &AccessKey,
         access: &Access,
-        observed: &Observed,
+        observed: &AccessObservation,
         step: &AccessStep,
     ) -> Option<Timestamp> {
         if !step.waits_for_turn(observed) {
@@ -300,7 +300,7 @@ impl ClusterAccessController {
     }
 
     /// What is in memory, and the next step by that; none if the object cannot be understood.
-    fn planned(&self, access: &Access) -> Option<(Observed, AccessStep)> {
+    fn planned(&self, access: &Access) -> Option<(AccessObservation, AccessStep)> {
         let memory = self.memory(access);
         let observed = observe::observed(self, access, &memory)?;
         let step = plan::plan(&observed, self.now());
@@ -309,7 +309,12 @@ impl ClusterAccessController {
 
     /// For how long nothing is asked of its target yet, or of its garden, which have too many requests. Whoever is to ask the budget of a provider
     /// waits there, where the most urgent goes first; of what no provider leads to whoever is to take turns has its place by now.
-    fn throttled_for(&self, access: &Access, observed: &Observed, step: &AccessStep) -> Option<Duration> {
+    fn throttled_for(
+        &self,
+        access: &Access,
+        observed: &AccessObservation,
+        step: &AccessStep,
+    ) -> Option<Duration> {
         let source = observe::source(self, access)?;
         let of_shoot = source.shoot().and_then(|_| self.targets.throttled_for(&source));
         if observed.spec.cluster.provider_name().is_some() && step.waits_for_turn(observed) {

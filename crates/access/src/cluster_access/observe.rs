@@ -8,8 +8,8 @@ use coppice_api::Reason;
 use coppice_api::selector::Labels;
 use coppice_clusters::kubeconfig::{self, Unencrypted};
 use coppice_clusters::{
-    ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission, Progress, Turn,
-    kyma, needs_labels, valid_until,
+    AccessObservation, ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, OutputFact, Permission,
+    Progress, Turn, kyma, needs_labels, valid_until,
 };
 use coppice_clusters_api::{ClusterAccessSpec, OutputFormat, Rights};
 use coppice_runtime::error::chain;
@@ -70,7 +70,7 @@ pub(super) fn observed(
     controller: &ClusterAccessController,
     access: &Access,
     memory: &Memory,
-) -> Option<Observed> {
+) -> Option<AccessObservation> {
     let mut spec = access.decoded().ok()?.clone();
     let (cluster, managed) = controller.providers.resolve(access)?;
     spec.cluster = cluster;
@@ -84,7 +84,7 @@ pub(super) fn observed(
         (turn, _) => turn,
     };
     let kubeconfig = source.map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
-    Some(Observed {
+    Some(AccessObservation {
         uid: access.uid.to_string(),
         generation: access.generation,
         deleting: access.terminating,
@@ -296,7 +296,7 @@ pub(super) async fn fresh(
 pub(super) async fn output(
     controller: &ClusterAccessController,
     access: &Access,
-    observed: &Observed,
+    observed: &AccessObservation,
 ) -> Result<(OutputFact, Vec<u8>), ObserveError> {
     let output = &observed.spec.output;
     let secret = read_secret(&controller.clients, &access.namespace, &output.secret).await?;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::AccessStep;
 use crate::budget::Turn;
-use crate::observed::{ClusterFact, IssueProgress, KubeconfigFact, Observed, OutputFact, Progress};
+use crate::observed::{AccessObservation, ClusterFact, IssueProgress, KubeconfigFact, OutputFact, Progress};
 use crate::provider::{GrantVerdict, Permission};
 use crate::revocation::are_too_many;
 use crate::rights::namespaces;
@@ -25,7 +25,7 @@ const PLACES: [(&str, ReasonPlace); 4] = [
 ];
 
 /// The rules that this step breaks; [`plan`](super::plan) breaks none.
-pub(super) fn lint(observed: &Observed, step: &AccessStep, now: Timestamp) -> Vec<PlanViolation> {
+pub(super) fn lint(observed: &AccessObservation, step: &AccessStep, now: Timestamp) -> Vec<PlanViolation> {
     if coppice_mutants::any_active() {
         // A bug on purpose is to be found by what the program does.
         return Vec::new();
@@ -49,7 +49,7 @@ fn when(is: bool, violation: PlanViolation) -> Vec<PlanViolation> {
 }
 
 /// Whether status says what the step is for, before it is taken.
-fn is_written(observed: &Observed, step: &AccessStep) -> bool {
+fn is_written(observed: &AccessObservation, step: &AccessStep) -> bool {
     let status = &observed.status;
     let is_intent =
         |credential: &str| status.intent.as_ref().is_some_and(|intent| intent.credential == credential);
@@ -76,8 +76,8 @@ fn is_written(observed: &Observed, step: &AccessStep) -> bool {
 }
 
 /// Whether nothing that is known says that there is no such step.
-fn is_allowed(observed: &Observed, step: &AccessStep, now: Timestamp) -> bool {
-    let Observed { deleting, has_finalizer, spec, status, .. } = observed;
+fn is_allowed(observed: &AccessObservation, step: &AccessStep, now: Timestamp) -> bool {
+    let AccessObservation { deleting, has_finalizer, spec, status, .. } = observed;
     // What is given is allowed by whoever keeps the kubeconfig, and nothing is given that nobody would revoke.
     let (has_provider, is_kept) = (spec.cluster.provider_name().is_some(), *has_finalizer && !deleting);
     let is_permitted = !has_provider || observed.permission == Permission::Allowed;
@@ -123,7 +123,7 @@ fn is_allowed(observed: &Observed, step: &AccessStep, now: Timestamp) -> bool {
 }
 
 /// Whether nothing is left of one that is being deleted: neither the Secret, nor anything in the target, unless that is skipped.
-fn is_over(observed: &Observed, skipped: bool) -> bool {
+fn is_over(observed: &AccessObservation, skipped: bool) -> bool {
     let is_gone = matches!(observed.output, OutputFact::Absent | OutputFact::Foreign);
     let has_nothing = !observed.status.has_touched_target()
         || observed.spec.issuer.is_of_garden()
@@ -132,7 +132,7 @@ fn is_over(observed: &Observed, skipped: bool) -> bool {
 }
 
 /// A status says something new, is about the spec that there is, and forgets nothing that may be valid.
-fn saved(observed: &Observed, after: &ClusterAccessStatus, now: Timestamp) -> Vec<PlanViolation> {
+fn saved(observed: &AccessObservation, after: &ClusterAccessStatus, now: Timestamp) -> Vec<PlanViolation> {
     let (before, generation) = (&observed.status, observed.generation);
     let mut findings = lint::conditions(&before.conditions, &after.conditions, generation, &PLACES);
     findings.extend(when(after == before, PlanViolation::NothingNew));
@@ -155,7 +155,7 @@ fn saved(observed: &Observed, after: &ClusterAccessStatus, now: Timestamp) -> Ve
 }
 
 /// Whether a credential that is begun has the next number, and may be issued.
-fn is_explained(observed: &Observed, after: &ClusterAccessStatus, now: Timestamp) -> bool {
+fn is_explained(observed: &AccessObservation, after: &ClusterAccessStatus, now: Timestamp) -> bool {
     let before = &observed.status;
     let begun = |status: &ClusterAccessStatus| status.intent.as_ref().map(|intent| intent.credential.clone());
     let Some(credential) = begun(after).filter(|_| begun(after) != begun(before)) else { return true };
@@ -171,7 +171,7 @@ fn is_explained(observed: &Observed, after: &ClusterAccessStatus, now: Timestamp
 }
 
 /// Whether something is lost of what was done: the target, or a credential that may be valid and was not revoked.
-fn forgets(observed: &Observed, after: &ClusterAccessStatus, now: Timestamp) -> bool {
+fn forgets(observed: &AccessObservation, after: &ClusterAccessStatus, now: Timestamp) -> bool {
     let before = &observed.status;
     let uid = |status: &ClusterAccessStatus| status.target.as_ref().map(|target| target.uid.clone());
     let is_moved = before.target.is_some() && uid(before) != uid(after);

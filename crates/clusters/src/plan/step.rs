@@ -4,7 +4,7 @@ use coppice_clusters_api::{ClusterAccessStatus, OutputRevision};
 use jiff::Timestamp;
 
 use super::is_applied;
-use crate::observed::{Observed, Validity};
+use crate::observed::{AccessObservation, Validity};
 
 /// What is done next.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ pub enum AccessStep {
 impl AccessStep {
     /// Whether a reconcile that begins with it goes on in the target, and so waits for a place there. What is done here alone, such as
     /// a status that is saved, waits for none.
-    pub fn waits_for_place(&self, observed: &Observed) -> bool {
+    pub fn waits_for_place(&self, observed: &AccessObservation) -> bool {
         match self {
             Self::Identify | Self::TryOutAgain | Self::TakeTurn => true,
             // It is read to issue a credential, and would be read again each time that there is no place.
@@ -101,7 +101,7 @@ impl AccessStep {
 
     /// Whether a reconcile that begins with it goes on with what waits for the budget of its provider, or for those that go first in its target.
     /// All else is done before that.
-    pub fn waits_for_turn(&self, observed: &Observed) -> bool {
+    pub fn waits_for_turn(&self, observed: &AccessObservation) -> bool {
         match self {
             Self::TakeTurn => true,
             // That is how the issue of a credential begins.

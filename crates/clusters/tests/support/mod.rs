@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use coppice_clusters::{
-    AccessStep, ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, Observed, OutputFact, Permission,
-    Progress, Turn,
+    AccessObservation, AccessStep, ClusterFact, GrantVerdict, KubeconfigFact, ManagedFact, OutputFact,
+    Permission, Progress, Turn,
 };
 use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, TargetIdentity};
 
@@ -57,10 +57,10 @@ impl StoredAccess {
         }
     }
 
-    pub(crate) fn observed(&self, memory: &Memory) -> Observed {
+    pub(crate) fn observed(&self, memory: &Memory) -> AccessObservation {
         // Nobody has to be asked where no provider leads.
         let turn = self.spec.cluster.provider_name().map_or(Turn::Granted, |_| memory.turn);
-        Observed {
+        AccessObservation {
             uid: "u".to_owned(),
             generation: self.generation,
             deleting: self.deleting,

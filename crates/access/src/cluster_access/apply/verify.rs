@@ -5,7 +5,7 @@ use std::time::Duration;
 use coppice_api::Reason;
 use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted, User};
 use coppice_clusters::probe::questions;
-use coppice_clusters::{IssueProgress, Observed, OutputFact, tried_out_again};
+use coppice_clusters::{AccessObservation, IssueProgress, OutputFact, tried_out_again};
 use coppice_clusters_api::Issuer;
 use coppice_runtime::client::Clients;
 
@@ -74,7 +74,7 @@ impl Work<'_> {
         if matches!(self.observed.output, OutputFact::Watched(_)) {
             return self.read_output(memory).await;
         }
-        let (controller, Observed { uid, spec, .. }) = (self.controller, self.observed);
+        let (controller, AccessObservation { uid, spec, .. }) = (self.controller, self.observed);
         let Ok(written) = kubeconfig::parse(&memory.value, Unencrypted::ToLoopback) else {
             return self.disproven("it is no kubeconfig of this version").await;
         };
@@ -119,7 +119,7 @@ impl Work<'_> {
         clients: &Clients,
         user: &User,
     ) -> Result<VerificationResult, Failure> {
-        let Observed { uid, spec, .. } = self.observed;
+        let AccessObservation { uid, spec, .. } = self.observed;
         // Gardener chooses the user: it is the one that the certificate says.
         let identity = spec.issuer.identity(uid).or_else(|| user_of(user)).unwrap_or_default();
         let questions = questions(spec.issuer, &spec.rights, &target.rules(&spec.rights).await?);
