@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::request::Request;
 
 /// What is about to be done to an object.
@@ -40,7 +40,7 @@ pub struct Review<'a> {
     /// By whom.
     pub user: &'a str,
     /// To what kind.
-    pub kind: &'a Kind,
+    pub kind: &'a ServedKind,
     /// The subresource; empty if there is none.
     pub subresource: &'a str,
     /// The namespace; empty for cluster-wide objects.

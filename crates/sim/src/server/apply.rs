@@ -12,7 +12,7 @@ use super::Server;
 use super::answer::Response;
 use super::convert;
 use super::decode;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::rest::{RequestContext, check_name};
 use super::status::StatusError;
@@ -120,7 +120,7 @@ enum Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    fn of(kind: &'a Kind) -> Self {
+    fn of(kind: &'a ServedKind) -> Self {
         match &kind.custom {
             Some(custom) => Self::Schema(&custom.open_api),
             None => Self::BuiltIn(""),
@@ -225,7 +225,7 @@ fn leaves(shape: Shape<'_>, value: &Value, path: &FieldPath, into: &mut Fields) 
 }
 
 /// What of an object can be owned.
-fn ownable(kind: &Kind, object: &Value) -> Fields {
+fn ownable(kind: &ServedKind, object: &Value) -> Fields {
     let mut object = object.clone();
     let map = meta::map(&mut object);
     map.remove("apiVersion");
@@ -371,7 +371,7 @@ impl FieldOwners {
     /// The fields that somebody else owns and that are to have another value, with their owners.
     fn conflicts<'a>(
         &'a self,
-        (caller, kind): (&Caller<'_>, &Kind),
+        (caller, kind): (&Caller<'_>, &ServedKind),
         wanted: &Fields,
         live: &Fields,
     ) -> Vec<(&'a Owner, FieldPath)> {
@@ -389,7 +389,13 @@ impl FieldOwners {
 
     /// Gives fields to who applied them, and takes them from others whose value was overruled; answers what who applied
     /// no longer names and nobody else owns.
-    fn take(&mut self, caller: &Caller<'_>, kind: &Kind, wanted: &Fields, live: &Fields) -> Vec<FieldPath> {
+    fn take(
+        &mut self,
+        caller: &Caller<'_>,
+        kind: &ServedKind,
+        wanted: &Fields,
+        live: &Fields,
+    ) -> Vec<FieldPath> {
         let mine =
             |o: &Owner| o.applied && o.manager == caller.manager && o.subresource == caller.subresource;
         let before = self.list.iter().find(|o| mine(o)).map(|o| o.paths.clone()).unwrap_or_default();
@@ -451,7 +457,7 @@ fn refuse(conflicts: &[(&Owner, FieldPath)]) -> StatusError {
 
 impl Server {
     /// The owners of an object as they are now.
-    fn owners(&self, kind: &Kind, key: &ObjectKey, live: &Value) -> FieldOwners {
+    fn owners(&self, kind: &ServedKind, key: &ObjectKey, live: &Value) -> FieldOwners {
         let uid = meta::uid(live);
         let mut owners = self.managers.0.get(uid).cloned().unwrap_or_default();
         for change in self.store.changes_of(kind.store, owners.as_of) {
@@ -547,7 +553,7 @@ impl Server {
 }
 
 /// The applied object in a body: it has to say what it is.
-fn parse(kind: &Kind, body: &[u8]) -> Result<Value, StatusError> {
+fn parse(kind: &ServedKind, body: &[u8]) -> Result<Value, StatusError> {
     let mut patch: Value = serde_json::from_slice(body)
         .map_err(|error| StatusError::bad_request(format!("error decoding YAML: {error}")))?;
     without_negative_zero(&mut patch);

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::events;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::quota::pods::quality;
 use super::selector::label_selector_matches;
@@ -15,7 +15,7 @@ use super::validate;
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Group and plural; Events are the same in both groups.
-fn which(kind: &Kind) -> (&str, &str) {
+fn which(kind: &ServedKind) -> (&str, &str) {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("events.k8s.io", "events") => ("", "events"),
         which => which,
@@ -23,7 +23,7 @@ fn which(kind: &Kind) -> (&str, &str) {
 }
 
 /// The fields that objects of a kind may have at the top, besides what all have.
-pub(super) fn fields(kind: &Kind) -> &'static [&'static str] {
+pub(super) fn fields(kind: &ServedKind) -> &'static [&'static str] {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "configmaps") => &["data", "binaryData", "immutable"],
         ("", "secrets") => &["data", "stringData", "immutable", "type"],
@@ -80,7 +80,7 @@ fn or(map: &mut Map<String, Value>, field: &str, value: Value) {
 }
 
 /// Puts in what may be left out.
-pub(super) fn default(kind: &Kind, object: &mut Value) {
+pub(super) fn default(kind: &ServedKind, object: &mut Value) {
     match which(kind) {
         ("", "namespaces") => {
             let name = meta::name(object).to_owned();
@@ -278,7 +278,7 @@ fn limits_are_requested(spec: &mut Map<String, Value>) {
 }
 
 /// What a new object gets besides defaults.
-pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
+pub(super) fn prepare_create(kind: &ServedKind, object: &mut Value) {
     match which(kind) {
         ("", "namespaces") => {
             let finalizers = meta::map(object).entry("spec").or_insert(json!({}));
@@ -371,7 +371,7 @@ fn job_labels(object: &mut Value) {
 }
 
 /// Keeps what an update may not change.
-pub(super) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value, subresource: &str) {
+pub(super) fn prepare_update(kind: &ServedKind, object: &mut Value, old: &Value, subresource: &str) {
     match (which(kind), subresource) {
         (("", "namespaces"), "finalize") => object["status"] = old["status"].clone(),
         (("", "namespaces"), _) => {
@@ -401,13 +401,13 @@ fn keep_metadata(object: &mut Value, old: &Value, field: &str) {
 }
 
 /// Whether the dependents of such an object live on by default.
-pub(super) fn orphans_by_default(kind: &Kind) -> bool {
+pub(super) fn orphans_by_default(kind: &ServedKind) -> bool {
     which(kind) == ("batch", "jobs") || which(kind) == ("", "replicationcontrollers")
 }
 
 /// What is wrong with an object besides its metadata.
 pub(super) fn problems(
-    kind: &Kind,
+    kind: &ServedKind,
     object: &Value,
     old: Option<&Value>,
     subresource: &str,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 
 /// Fields of an Event in `events.k8s.io/v1`, and the same in core `v1`.
 const EVENT: [(&str, &str); 7] = [
@@ -18,12 +18,12 @@ const EVENT: [(&str, &str); 7] = [
 ];
 
 /// The object in the version of the kind; shared if it is stored in that version.
-pub(super) fn to(kind: &Kind, object: &Arc<Value>) -> Arc<Value> {
+pub(super) fn to(kind: &ServedKind, object: &Arc<Value>) -> Arc<Value> {
     needed(kind, object).map_or_else(|| object.clone(), Arc::new)
 }
 
 /// The object in the version of the kind, unless it is stored in that version.
-pub(super) fn needed(kind: &Kind, object: &Value) -> Option<Value> {
+pub(super) fn needed(kind: &ServedKind, object: &Value) -> Option<Value> {
     let stored = object["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = stored.rsplit_once('/').unwrap_or(("", stored));
     if group == kind.group && version == kind.version {
@@ -41,7 +41,7 @@ pub(super) fn needed(kind: &Kind, object: &Value) -> Option<Value> {
 }
 
 /// An object that was given in the version of a kind, in the version in which it is stored.
-pub(super) fn from(kind: &Kind, primary: &Kind, object: &mut Value) {
+pub(super) fn from(kind: &ServedKind, primary: &ServedKind, object: &mut Value) {
     if kind.group == "events.k8s.io" {
         rename(object, EVENT.iter().copied());
     }

@@ -6,7 +6,7 @@ use coppice_schema::Schema;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::{Kind, KindText, StoreId, Verbs};
+use super::kinds::{KindText, ServedKind, StoreId, Verbs};
 use super::status::StatusCause;
 use super::store::{Origin, Verb};
 use super::{SYSTEM, Server, meta};
@@ -212,7 +212,7 @@ impl Server {
 }
 
 /// The kind of one version of a definition.
-fn kind_of(store: StoreId, definition: &Value, version: &Value) -> Kind {
+fn kind_of(store: StoreId, definition: &Value, version: &Value) -> ServedKind {
     let spec = &definition["spec"];
     let names = &spec["names"];
     let text = |value: &Value| KindText::Owned(value.as_str().unwrap_or_default().to_owned());
@@ -225,7 +225,7 @@ fn kind_of(store: StoreId, definition: &Value, version: &Value) -> Kind {
         }
     }
     let selectable = version["selectableFields"].as_array().into_iter().flatten();
-    Kind {
+    ServedKind {
         store,
         group: text(&spec["group"]),
         version: text(&version["name"]),

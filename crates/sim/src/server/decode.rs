@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::builtin;
 use super::crd::Checked;
-use super::kinds::{Kind, Registry};
+use super::kinds::{Registry, ServedKind};
 use super::meta;
 use super::status::StatusError;
 
@@ -37,7 +37,7 @@ pub(super) fn check_media(content_type: Option<&str>) -> Result<(), StatusError>
 /// The object in a body, checked to be of the kind.
 pub(super) fn object(
     kinds: &Registry,
-    kind: &Kind,
+    kind: &ServedKind,
     body: &[u8],
     unknown: Unknown,
 ) -> Result<Decoded, StatusError> {
@@ -46,7 +46,7 @@ pub(super) fn object(
 }
 
 /// JSON, or the words about what is not.
-fn parse(kind: &Kind, body: &[u8]) -> Result<Value, StatusError> {
+fn parse(kind: &ServedKind, body: &[u8]) -> Result<Value, StatusError> {
     let unrecognized = |error: &str| {
         let (kind, shown) = (&kind.kind, summary(body));
         StatusError::bad_request(format!(
@@ -95,7 +95,7 @@ pub(super) fn go_kind(value: &Value) -> &'static str {
 
 fn finish(
     kinds: &Registry,
-    kind: &Kind,
+    kind: &ServedKind,
     mut value: Value,
     body: &[u8],
     unknown: Unknown,
@@ -127,7 +127,7 @@ fn finish(
 /// An object that a patch made: what it must not have is dropped, with a warning where that is asked for.
 pub(super) fn patched(
     kinds: &Registry,
-    kind: &Kind,
+    kind: &ServedKind,
     value: Value,
     unknown: Unknown,
 ) -> Result<Decoded, StatusError> {
@@ -138,7 +138,7 @@ pub(super) fn patched(
 /// Group, version and kind: of custom resources they have to be there, of built-in ones they may be missing.
 fn check_type(
     kinds: &Registry,
-    kind: &Kind,
+    kind: &ServedKind,
     value: &mut Value,
     body: &[u8],
     unknown: Unknown,
@@ -215,7 +215,7 @@ fn check_type(
 }
 
 /// The types of what is in `metadata`.
-fn check_metadata(kind: &Kind, value: &Value) -> Result<(), StatusError> {
+fn check_metadata(kind: &ServedKind, value: &Value) -> Result<(), StatusError> {
     let wrong = |what: &Value, field: &str, into: &str| {
         let (go, of) =
             (go_kind(what), if kind.custom.is_some() { "ObjectMeta" } else { "ObjectMeta.metadata" });
@@ -264,7 +264,7 @@ fn check_metadata(kind: &Kind, value: &Value) -> Result<(), StatusError> {
 }
 
 /// The types of what config maps and secrets hold: texts by key; and that the spec of a built-in kind is an object.
-fn check_texts(kind: &Kind, value: &Value) -> Result<(), StatusError> {
+fn check_texts(kind: &ServedKind, value: &Value) -> Result<(), StatusError> {
     let spec = &value["spec"];
     if kind.custom.is_none() && !spec.is_null() && !spec.is_object() {
         return Err(StatusError::bad_request(format!(
@@ -312,7 +312,7 @@ pub(super) fn not_base64(text: &str) -> Option<usize> {
 }
 
 /// Drops what is empty from an applied object; that it has nothing else than its kind has been checked.
-pub(super) fn tidy(kind: &Kind, value: &mut Value) {
+pub(super) fn tidy(kind: &ServedKind, value: &mut Value) {
     if kind.custom.is_some() {
         // A null in a custom resource is no field that is left out.
         clean_metadata(value, &mut Vec::new());
@@ -322,7 +322,7 @@ pub(super) fn tidy(kind: &Kind, value: &mut Value) {
 }
 
 /// Drops what the kind does not have; answers the paths, sorted as the API server does: metadata first.
-fn clean(kind: &Kind, value: &mut Value) -> Vec<String> {
+fn clean(kind: &ServedKind, value: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     clean_metadata(value, &mut unknown);
     if let Some(custom) = &kind.custom {

@@ -9,7 +9,7 @@ use super::admission::{Operation, Review};
 use super::answer::{Body, Response};
 use super::builtin;
 use super::crd::CLEANUP;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::request::Query;
 use super::status::{StatusCause, StatusError};
@@ -113,7 +113,7 @@ impl DeleteOptions {
     }
 
     /// What the API server remarks on a deletion that says nothing of dependents.
-    pub(super) fn warning(&self, kind: &Kind) -> Option<String> {
+    pub(super) fn warning(&self, kind: &ServedKind) -> Option<String> {
         let unsaid = self.orphan_dependents.is_none() && self.propagation.is_none();
         (unsaid && kind.group == "batch" && kind.plural == "jobs").then(|| {
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
@@ -122,7 +122,7 @@ impl DeleteOptions {
         })
     }
 
-    fn orphans(&self, kind: &Kind, object: &Value) -> bool {
+    fn orphans(&self, kind: &ServedKind, object: &Value) -> bool {
         match (self.orphan_dependents, self.propagation.as_deref()) {
             (Some(orphan), _) => orphan,
             (_, Some(policy)) => policy == "Orphan",
@@ -218,7 +218,7 @@ impl Server {
     fn remove(
         &mut self,
         caller: &Caller<'_>,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         key: &ObjectKey,
         object: &Arc<Value>,
         options: &DeleteOptions,
@@ -236,7 +236,7 @@ impl Server {
     fn delete_namespace(
         &mut self,
         caller: &Caller<'_>,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Arc<Value>,
         options: &DeleteOptions,
     ) -> Result<DeletionAnswer, StatusError> {
@@ -289,7 +289,7 @@ impl Server {
     pub(super) fn delete_listed(
         &mut self,
         caller: &Caller<'_>,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         query: &Query,
         options: &DeleteOptions,
@@ -309,7 +309,7 @@ impl Server {
     }
 
     /// The answer to a deletion.
-    pub(super) fn deletion_response(&self, kind: &Kind, deleted: &DeletionAnswer) -> Response {
+    pub(super) fn deletion_response(&self, kind: &ServedKind, deleted: &DeletionAnswer) -> Response {
         if !deleted.gone || kind.returns_deleted {
             return super::view::View::Plain.response(self, kind, 200, &deleted.object);
         }
@@ -326,7 +326,11 @@ impl Server {
     }
 }
 
-fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> Result<(), StatusError> {
+fn check_preconditions(
+    kind: &ServedKind,
+    object: &Value,
+    options: &DeleteOptions,
+) -> Result<(), StatusError> {
     let name = meta::name(object);
     let (uid, revision) = (meta::uid(object), meta::text(object, "resourceVersion"));
     if let Some(context) = options.uid.as_deref().filter(|context| *context != uid) {
@@ -345,7 +349,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> 
 }
 
 /// The finalizers after a deletion: those of the garbage collector as the options ask for them.
-fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
+fn finalizers_after(kind: &ServedKind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
     let mut finalizers: Vec<Value> =
         meta::finalizers(object).filter(|f| !matches!(*f, FOREGROUND | ORPHAN)).map(Value::from).collect();
     if matches!(kind.group.as_ref(), "" | "events.k8s.io") && kind.plural == "events" {

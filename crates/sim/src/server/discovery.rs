@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::answer::{Body, Response};
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::request::Request;
 use super::status::StatusError;
 
@@ -76,7 +76,7 @@ fn version() -> Value {
 }
 
 /// Group, its versions in order of preference, and the kinds of each.
-type Groups = BTreeMap<String, BTreeMap<String, Vec<Arc<Kind>>>>;
+type Groups = BTreeMap<String, BTreeMap<String, Vec<Arc<ServedKind>>>>;
 
 fn by_group(server: &Server) -> Groups {
     let mut groups = Groups::new();
@@ -88,7 +88,7 @@ fn by_group(server: &Server) -> Groups {
 }
 
 /// The version that clients should use: stable ones first, then the higher number.
-fn preferred(versions: &BTreeMap<String, Vec<Arc<Kind>>>) -> Vec<&String> {
+fn preferred(versions: &BTreeMap<String, Vec<Arc<ServedKind>>>) -> Vec<&String> {
     let rank = |version: &str| {
         let number = |text: &str| text.parse::<u32>().unwrap_or(0);
         let text = version.trim_start_matches('v');
@@ -117,7 +117,7 @@ fn groups(server: &Server) -> Vec<Value> {
 }
 
 /// The kind of a subresource, where it is not that of its parent.
-fn subresource_kind(kind: &Kind, subresource: &str) -> (String, String, String) {
+fn subresource_kind(kind: &ServedKind, subresource: &str) -> (String, String, String) {
     let of = |group: &str, version: &str, kind: &str| (group.to_owned(), version.to_owned(), kind.to_owned());
     match subresource {
         "scale" => of("autoscaling", "v1", "Scale"),
@@ -192,7 +192,7 @@ fn aggregate(server: &Server, core: bool) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-fn aggregated(kind: &Kind) -> Value {
+fn aggregated(kind: &ServedKind) -> Value {
     let of = |(group, version, kind): (String, String, String)| json!({"group": group, "version": version, "kind": kind});
     let subresources: Vec<Value> = kind
         .subresources

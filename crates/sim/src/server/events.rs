@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::names;
 use super::status::StatusCause;
 use super::validate;
@@ -14,12 +14,12 @@ const SHORT: usize = 128;
 const LONG: usize = 1024;
 
 /// Whether this is the kind of Events, in whichever group.
-pub(super) fn is_event(kind: &Kind) -> bool {
+pub(super) fn is_event(kind: &ServedKind) -> bool {
     matches!((kind.group.as_ref(), kind.plural.as_ref()), ("" | "events.k8s.io", "events"))
 }
 
 /// What is wrong with a new Event, its metadata included (`ValidateEventCreate`).
-pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<StatusCause> {
+pub(super) fn problems_of_new(kind: &ServedKind, object: &Value) -> Vec<StatusCause> {
     let mut causes = legacy(kind, object);
     if kind.group.is_empty() {
         // The older group checks metadata only where nothing else is wrong.
@@ -50,7 +50,7 @@ pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<StatusCause> {
 }
 
 /// What is wrong with a changed Event besides what is checked for all kinds (`ValidateEventUpdate`).
-pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Vec<StatusCause> {
+pub(super) fn problems_of_change(kind: &ServedKind, object: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = legacy(kind, object);
     if !kind.group.is_empty() {
         causes.extend(validate::change(object, old));
@@ -63,7 +63,7 @@ pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Ve
 }
 
 /// What has to be right in both groups.
-fn legacy(kind: &Kind, object: &Value) -> Vec<StatusCause> {
+fn legacy(kind: &ServedKind, object: &Value) -> Vec<StatusCause> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let mut causes = Vec::new();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();

@@ -19,7 +19,7 @@ pub struct StoreId(pub(super) usize);
     clippy::struct_excessive_bools,
     reason = "independent traits, each as the API server's source names it"
 )]
-pub struct Kind {
+pub struct ServedKind {
     /// Where its objects are.
     pub store: StoreId,
     /// The API group; empty for core.
@@ -65,7 +65,7 @@ pub enum Verbs {
     Create,
 }
 
-impl Kind {
+impl ServedKind {
     /// `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -241,7 +241,7 @@ const ALL: [&str; 9] = [
     "cronjobs",
 ];
 
-fn built_in(row: &Row, store: StoreId) -> Kind {
+fn built_in(row: &Row, store: StoreId) -> ServedKind {
     let &(group_version, plural, kind, short_names, subresources, traits) = row;
     let (group, version) = group_version.rsplit_once('/').unwrap_or(("", group_version));
     let all = ALL.contains(&plural) || plural == "horizontalpodautoscalers";
@@ -252,7 +252,7 @@ fn built_in(row: &Row, store: StoreId) -> Kind {
         (_, true) => &["api-extensions"],
         _ => &[],
     };
-    Kind {
+    ServedKind {
         store,
         group: group.into(),
         version: version.into(),
@@ -277,9 +277,9 @@ fn built_in(row: &Row, store: StoreId) -> Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Registry {
     /// By `group/version/plural`.
-    routes: BTreeMap<String, Arc<Kind>>,
+    routes: BTreeMap<String, Arc<ServedKind>>,
     /// The kind in the version of storage, by store; those of deleted definitions stay.
-    primary: Vec<Arc<Kind>>,
+    primary: Vec<Arc<ServedKind>>,
     namespaces: StoreId,
 }
 
@@ -308,25 +308,25 @@ impl Registry {
     }
 
     /// Opens a store for a new kind; the kind is made with its number.
-    pub(super) fn add(&mut self, make: impl FnOnce(StoreId) -> Kind) -> StoreId {
+    pub(super) fn add(&mut self, make: impl FnOnce(StoreId) -> ServedKind) -> StoreId {
         let store = StoreId(self.primary.len());
         self.primary.push(Arc::new(make(store)));
         store
     }
 
     /// The kind of namespaces.
-    pub(super) fn namespaces(&self) -> &Arc<Kind> {
+    pub(super) fn namespaces(&self) -> &Arc<ServedKind> {
         &self.primary[self.namespaces.0]
     }
 
     /// Replaces the kind in the version of storage.
-    pub(super) fn set_primary(&mut self, kind: Arc<Kind>) {
+    pub(super) fn set_primary(&mut self, kind: Arc<ServedKind>) {
         let store = kind.store;
         self.primary[store.0] = kind;
     }
 
     /// Serves a kind at its path.
-    pub(super) fn serve(&mut self, kind: &Arc<Kind>) {
+    pub(super) fn serve(&mut self, kind: &Arc<ServedKind>) {
         self.routes.insert(route(&kind.group, &kind.version, &kind.plural), kind.clone());
     }
 
@@ -336,7 +336,7 @@ impl Registry {
     }
 
     /// The kind at a path.
-    pub(super) fn at(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+    pub(super) fn at(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedKind>> {
         self.routes.get(&route(group, version, plural))
     }
 
@@ -347,17 +347,17 @@ impl Registry {
     }
 
     /// The kind in the version of storage.
-    pub(super) fn primary(&self, store: StoreId) -> &Arc<Kind> {
+    pub(super) fn primary(&self, store: StoreId) -> &Arc<ServedKind> {
         &self.primary[store.0]
     }
 
     /// The stores of built-in and custom kinds that are served, in a fixed order, each once.
-    pub(super) fn served(&self) -> impl Iterator<Item = &Arc<Kind>> {
+    pub(super) fn served(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.routes.values()
     }
 
     /// The kind that an owner reference names.
-    pub(super) fn find(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+    pub(super) fn find(&self, api_version: &str, kind: &str) -> Option<&Arc<ServedKind>> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let prefix = route(group, version, "");
         let mut of_version =

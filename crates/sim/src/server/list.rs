@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Server;
 use super::answer::{List, Response, ServerReply};
 use super::events;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::request::Query;
 use super::selector::{Selector, exact_name};
 use super::status::{StatusCause, StatusError};
@@ -127,7 +127,7 @@ impl Server {
     /// One object; `query` may ask for a revision that does not exist yet.
     pub(super) fn read(
         &self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         name: &str,
         query: &Query,
@@ -143,7 +143,12 @@ impl Server {
     }
 
     /// One object as it is stored.
-    pub(super) fn find(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Arc<Value>, StatusError> {
+    pub(super) fn find(
+        &self,
+        kind: &ServedKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Value>, StatusError> {
         let key = ObjectKey::new(namespace, name);
         let found = self.store.get(kind.store, key.as_str());
         found.cloned().ok_or_else(|| StatusError::not_found(kind, name))
@@ -151,7 +156,7 @@ impl Server {
 
     pub(super) fn list(
         &self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         query: &Query,
         view: View,
@@ -166,7 +171,7 @@ impl Server {
     /// What a deletion of a collection is about.
     pub(super) fn list_for_deletion(
         &self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         query: &Query,
     ) -> Result<List, StatusError> {
@@ -178,7 +183,7 @@ impl Server {
 
     fn list_objects(
         &self,
-        kind: &Kind,
+        kind: &ServedKind,
         namespace: &str,
         selector: &Selector,
         options: &Options<'_>,
@@ -274,7 +279,7 @@ impl Server {
     /// Opens a watch.
     pub(super) fn watch(
         &self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         query: &Query,
         view: View,
@@ -323,7 +328,7 @@ impl Server {
 fn fill<'a>(
     list: &mut List,
     mut objects: impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)>,
-    (kind, namespace): (&Kind, &str),
+    (kind, namespace): (&ServedKind, &str),
     selector: &Selector,
     limit: usize,
 ) {
@@ -347,7 +352,7 @@ fn fill<'a>(
 }
 
 /// Whether the real server has a cache for the objects of a kind. For Events it has none.
-fn is_cached(kind: &Kind) -> bool {
+fn is_cached(kind: &ServedKind) -> bool {
     !events::is_event(kind)
 }
 

@@ -56,7 +56,7 @@ pub use admission::{Admission, AdmissionDenied, Operation, PendingWrite, Review}
 pub use adopt::AdoptError;
 pub use answer::{Body, List, Response, ServerReply};
 pub use crd::Custom;
-pub use kinds::{Kind, KindText, StoreId, Verbs};
+pub use kinds::{KindText, ServedKind, StoreId, Verbs};
 pub use request::Request;
 pub use store::{Change, ObjectKey, Revision, Verb};
 pub use watch::{EventType, Watch, WatchEvent};

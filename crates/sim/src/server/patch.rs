@@ -6,7 +6,7 @@ use super::Server;
 use super::answer::Response;
 use super::decode::{self, Unknown};
 use super::jsonpatch;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::rest::{RequestContext, check_name};
 use super::status::{StatusCause, StatusError};
@@ -28,7 +28,7 @@ pub(super) enum PatchType {
 }
 
 impl PatchType {
-    pub(super) fn of(content_type: Option<&str>, kind: &Kind) -> Result<Self, StatusError> {
+    pub(super) fn of(content_type: Option<&str>, kind: &ServedKind) -> Result<Self, StatusError> {
         let media = content_type.and_then(|c| c.split(';').next()).map_or("", str::trim);
         match media {
             "application/json-patch+json" => Ok(Self::Json),
@@ -41,7 +41,12 @@ impl PatchType {
     }
 
     /// What a patch makes of a value.
-    pub(super) fn apply(self, kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
+    pub(super) fn apply(
+        self,
+        kind: &ServedKind,
+        target: &mut Value,
+        patch: &Value,
+    ) -> Result<(), StatusError> {
         match self {
             Self::Json => jsonpatch::apply(target, patch).map_err(|()| StatusError::unprocessable()),
             Self::Strategic => strategic::apply(kind, target, patch)

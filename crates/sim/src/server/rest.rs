@@ -11,7 +11,7 @@ use super::answer::{Body, Response, ServerReply};
 use super::decode::{self, Unknown};
 use super::delete::DeleteOptions;
 use super::discovery;
-use super::kinds::{Kind, Verbs};
+use super::kinds::{ServedKind, Verbs};
 use super::meta;
 use super::request::{Query, Request, decode as percent_decode};
 use super::status::{StatusCause, StatusError};
@@ -21,7 +21,7 @@ use super::write::{Caller, Expected, Target};
 
 /// What a path names.
 struct RequestPath {
-    kind: Arc<Kind>,
+    kind: Arc<ServedKind>,
     namespace: String,
     /// Empty for a collection.
     name: String,
@@ -234,7 +234,7 @@ impl Server {
     pub(super) fn written(
         &self,
         context: &RequestContext<'_>,
-        kind: &Kind,
+        kind: &ServedKind,
         code: u16,
         result: Result<Arc<Value>, StatusError>,
         warnings: Vec<String>,

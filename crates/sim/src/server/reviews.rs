@@ -4,12 +4,16 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::answer::{Body, Response};
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::rest::RequestContext;
 use super::status::StatusError;
 
 impl Server {
-    pub(super) fn review(&self, context: &RequestContext<'_>, kind: &Kind) -> Result<Response, StatusError> {
+    pub(super) fn review(
+        &self,
+        context: &RequestContext<'_>,
+        kind: &ServedKind,
+    ) -> Result<Response, StatusError> {
         if context.request.method != http::Method::POST {
             return Err(StatusError::method_not_allowed());
         }

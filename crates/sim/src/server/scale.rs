@@ -8,7 +8,7 @@ use super::answer::{Body, Response};
 use super::decode;
 use super::decode::Unknown;
 use super::delete::DeleteOptions;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::patch::{PatchType, parse};
 use super::rest::{RequestContext, success};
@@ -25,7 +25,7 @@ struct Paths {
 }
 
 impl Paths {
-    fn of(kind: &Kind) -> Self {
+    fn of(kind: &ServedKind) -> Self {
         let pointer = |path: &Value| path.as_str().map(|p| p.replace('.', "/"));
         match kind.custom.as_ref().and_then(|c| c.scale.as_ref()) {
             Some(scale) => Self {
@@ -43,7 +43,7 @@ impl Paths {
 }
 
 /// An object as a `Scale`.
-fn to_scale(kind: &Kind, object: &Value) -> Result<Value, StatusError> {
+fn to_scale(kind: &ServedKind, object: &Value) -> Result<Value, StatusError> {
     let paths = Paths::of(kind);
     let replicas = object.pointer(&paths.spec).and_then(Value::as_i64);
     let replicas = match replicas {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::names;
 
 /// Which objects a list or watch shows.
@@ -56,7 +56,7 @@ fn unexpected(found: impl Into<String>, expected: &'static str) -> SelectorError
 impl Selector {
     /// Both selectors of a query.
     pub(super) fn parse(
-        kind: &Kind,
+        kind: &ServedKind,
         labels: Option<&str>,
         fields: Option<&str>,
     ) -> Result<Self, SelectorError> {
@@ -391,7 +391,7 @@ fn default_of(path: &[String]) -> Option<&'static str> {
     }
 }
 
-fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldTerm>, SelectorError> {
+fn parse_fields(kind: &ServedKind, text: &str) -> Result<Vec<FieldTerm>, SelectorError> {
     let mut terms = Vec::new();
     for term in split(text).into_iter().filter(|t| !t.is_empty()) {
         let not_understood = || SelectorError::Term { selector: text.to_owned(), term: term.clone() };
@@ -448,7 +448,7 @@ fn unescape(value: &str) -> Result<String, ()> {
 }
 
 /// Fields that can be selected by besides name and namespace.
-fn selectable(kind: &Kind) -> &'static [&'static str] {
+fn selectable(kind: &ServedKind) -> &'static [&'static str] {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "pods") => &[
             "spec.nodeName",
@@ -486,7 +486,7 @@ fn selectable(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-fn field_path(kind: &Kind, field: &str) -> Result<Vec<String>, SelectorError> {
+fn field_path(kind: &ServedKind, field: &str) -> Result<Vec<String>, SelectorError> {
     let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
     if field == "metadata.name"
         || (field == "metadata.namespace" && (kind.namespaced || kind.custom.is_none()))

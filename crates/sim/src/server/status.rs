@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::{Body, Response};
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 
 /// Why a request is refused: a `Status`, or plain text where the API server answers with text.
 #[derive(Clone, Debug)]
@@ -85,12 +85,12 @@ impl std::fmt::Display for Qualified<'_> {
     }
 }
 
-fn resource(kind: &Kind) -> Qualified<'_> {
+fn resource(kind: &ServedKind) -> Qualified<'_> {
     Qualified { group: &kind.group, what: &kind.plural }
 }
 
 /// The group that the API server names beside a kind: Events are those of the core group, whichever group was asked for.
-fn own_group(kind: &Kind) -> &str {
+fn own_group(kind: &ServedKind) -> &str {
     if kind.plural == "events" && kind.custom.is_none() { "" } else { &kind.group }
 }
 
@@ -156,13 +156,13 @@ impl StatusError {
         Self::new(405, "MethodNotAllowed", message, json!({}))
     }
 
-    pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
+    pub(super) fn not_found(kind: &ServedKind, name: &str) -> Self {
         let of = resource(kind);
         let message = format!("{of} {name:?} not found");
         Self::new(404, "NotFound", message, Value::Object(details(&of, name)))
     }
 
-    pub(super) fn already_exists(kind: &Kind, name: &str, deleting: bool) -> Self {
+    pub(super) fn already_exists(kind: &ServedKind, name: &str, deleting: bool) -> Self {
         let of = resource(kind);
         let going = if deleting { "object is being deleted: " } else { "" };
         let message = format!("{going}{of} {name:?} already exists");
@@ -170,7 +170,7 @@ impl StatusError {
     }
 
     /// The revision that the caller names is not the current one.
-    pub(super) fn modified(kind: &Kind, name: &str) -> Self {
+    pub(super) fn modified(kind: &ServedKind, name: &str) -> Self {
         Self::conflict(
             &resource(kind),
             name,
@@ -179,7 +179,12 @@ impl StatusError {
     }
 
     /// A precondition of an update does not hold: the API server lets its storage speak.
-    pub(super) fn storage_conflict(kind: &Kind, namespace: &str, name: &str, precondition: &str) -> Self {
+    pub(super) fn storage_conflict(
+        kind: &ServedKind,
+        namespace: &str,
+        name: &str,
+        precondition: &str,
+    ) -> Self {
         let key = storage_key(kind, namespace, name);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {precondition}"
@@ -188,12 +193,12 @@ impl StatusError {
     }
 
     /// A precondition of a deletion does not hold: here the API server names the kind, not the resource.
-    pub(super) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
+    pub(super) fn precondition(kind: &ServedKind, name: &str, why: &str) -> Self {
         Self::conflict(&Qualified { group: own_group(kind), what: &kind.kind }, name, why)
     }
 
     /// A conflict on a resource, for a reason of its own.
-    pub(super) fn conflict_on(kind: &Kind, name: &str, why: &str) -> Self {
+    pub(super) fn conflict_on(kind: &ServedKind, name: &str, why: &str) -> Self {
         Self::conflict(&resource(kind), name, why)
     }
 
@@ -202,7 +207,7 @@ impl StatusError {
         Self::new(409, "Conflict", message, Value::Object(details(of, name)))
     }
 
-    pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
+    pub(super) fn forbidden(kind: &ServedKind, name: &str, why: &str) -> Self {
         let of = resource(kind);
         let message = if name.is_empty() {
             format!("{of} is forbidden: {why}")
@@ -213,7 +218,7 @@ impl StatusError {
     }
 
     /// Nothing can be made in a namespace that is being deleted.
-    pub(super) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
+    pub(super) fn terminating(kind: &ServedKind, name: &str, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let name = if name.is_empty() { "Unknown" } else { name };
@@ -227,14 +232,14 @@ impl StatusError {
     }
 
     /// The object breaks rules.
-    pub(super) fn invalid(kind: &Kind, object: &Value, name: &str, causes: &[StatusCause]) -> Self {
+    pub(super) fn invalid(kind: &ServedKind, object: &Value, name: &str, causes: &[StatusCause]) -> Self {
         // A custom resource that calls itself something else is called so here too.
         let what = object["kind"].as_str().filter(|_| kind.custom.is_some()).unwrap_or(&kind.kind);
         Self::invalid_of(&Qualified { group: own_group(kind), what }, name, causes)
     }
 
     /// The same where the API server names the resource instead of the kind.
-    pub(super) fn invalid_resource(kind: &Kind, name: &str, causes: &[StatusCause]) -> Self {
+    pub(super) fn invalid_resource(kind: &ServedKind, name: &str, causes: &[StatusCause]) -> Self {
         Self::invalid_of(&resource(kind), name, causes)
     }
 
@@ -349,7 +354,7 @@ impl StatusError {
     }
 
     /// What an admission policy says when it refuses.
-    pub(super) fn denied(kind: &Kind, name: &str, refusal: &super::admission::AdmissionDenied) -> Self {
+    pub(super) fn denied(kind: &ServedKind, name: &str, refusal: &super::admission::AdmissionDenied) -> Self {
         let of = resource(kind);
         let mut failure = Self::forbidden(kind, name, &refusal.message);
         if refusal.code != 403 {
@@ -367,7 +372,7 @@ impl StatusError {
 }
 
 /// The key of an object in the real server's storage, which shows up in some messages.
-fn storage_key(kind: &Kind, namespace: &str, name: &str) -> String {
+fn storage_key(kind: &ServedKind, namespace: &str, name: &str) -> String {
     let resource = match (kind.custom.is_some(), kind.group.as_ref()) {
         (true, group) => format!("{group}/{}", kind.plural),
         _ => kind.plural.to_string(),

@@ -10,7 +10,7 @@ use coppice_runtime::clock::SeededRng;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::kinds::{Kind, StoreId};
+use super::kinds::{ServedKind, StoreId};
 use super::meta;
 
 /// Counts writes to all kinds.
@@ -113,7 +113,7 @@ pub struct Change {
     /// On which subresource; empty if on none.
     pub subresource: &'static str,
     /// The kind that was asked for.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<ServedKind>,
     /// Which object.
     pub key: ObjectKey,
     /// Its uid.
@@ -312,7 +312,7 @@ impl Store {
     /// Keeps an object, with the next revision.
     pub(super) fn put(
         &mut self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         key: ObjectKey,
         mut object: Value,
         origin: &Origin<'_>,
@@ -334,7 +334,7 @@ impl Store {
     /// Removes an object; its last state, with the revision of the removal.
     pub(super) fn remove(
         &mut self,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         key: &ObjectKey,
         origin: &Origin<'_>,
     ) -> Option<Arc<Value>> {
@@ -348,7 +348,13 @@ impl Store {
     }
 
     /// The next change, before it is said what there was and what there is.
-    fn change_of(&mut self, kind: &Arc<Kind>, key: ObjectKey, uid: Arc<str>, origin: &Origin<'_>) -> Change {
+    fn change_of(
+        &mut self,
+        kind: &Arc<ServedKind>,
+        key: ObjectKey,
+        uid: Arc<str>,
+        origin: &Origin<'_>,
+    ) -> Change {
         Change {
             revision: self.revision() + 1,
             at: origin.now,

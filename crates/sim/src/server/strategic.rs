@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 
 /// Lists that are merged, wherever they are in a built-in kind, and the field that tells their elements apart. The order
@@ -49,7 +49,7 @@ pub(super) enum StrategicPatchError {
 }
 
 /// Carries out a patch.
-pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), StrategicPatchError> {
+pub(super) fn apply(kind: &ServedKind, target: &mut Value, patch: &Value) -> Result<(), StrategicPatchError> {
     let patch = patch.as_object().ok_or(StrategicPatchError::NoObject)?;
     let service = kind.group.is_empty() && kind.plural == "services";
     merge_map(meta::map(target), patch, service)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 
 /// What a row carries of its object.
@@ -44,7 +44,7 @@ impl Include {
 /// A table of objects; `metadata` is that of a list.
 pub(super) fn of_objects(
     now: Timestamp,
-    kind: &Kind,
+    kind: &ServedKind,
     objects: &[Arc<Value>],
     include: Include,
     metadata: Option<Value>,
@@ -141,7 +141,7 @@ fn column(name: &str, type_name: &str, source: Source) -> Column {
     Column { name: name.to_owned(), type_name: type_name.to_owned(), priority: 0, source }
 }
 
-fn columns(kind: &Kind) -> Vec<Column> {
+fn columns(kind: &ServedKind) -> Vec<Column> {
     let mut columns = vec![column("Name", "string", Source::Name)];
     if let Some(custom) = &kind.custom {
         for given in custom.columns.iter() {
@@ -174,7 +174,7 @@ fn columns(kind: &Kind) -> Vec<Column> {
 }
 
 /// The columns of a built-in kind between name and age.
-fn built_in(kind: &Kind) -> &'static [Built] {
+fn built_in(kind: &ServedKind) -> &'static [Built] {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "namespaces") => &[("Status", "string", |o, _| o["status"]["phase"].clone())],
         ("", "pods") => &[

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::builtin;
 use super::decode::not_base64;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::status::StatusError;
 
 /// Refuses an applied object whose values are of other types than its schema says.
-pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), StatusError> {
+pub(super) fn check(kind: &ServedKind, patch: &Value) -> Result<(), StatusError> {
     let mut errors = Vec::new();
     let fields = patch.as_object().into_iter().flatten();
     for (field, value) in fields.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind")) {
@@ -47,7 +47,7 @@ pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), StatusError> {
 }
 
 /// What a secret holds is base64: that is checked later.
-pub(super) fn encoded(kind: &Kind, patch: &Value) -> Result<(), StatusError> {
+pub(super) fn encoded(kind: &ServedKind, patch: &Value) -> Result<(), StatusError> {
     let data = patch["data"].as_object().filter(|_| kind.group.is_empty() && kind.plural == "secrets");
     let mut texts = data.into_iter().flatten().filter_map(|(_, text)| text.as_str());
     let Some(at) = texts.find_map(not_base64) else { return Ok(()) };

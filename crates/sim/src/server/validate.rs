@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::meta;
 use super::names;
 use super::status::StatusCause;
@@ -12,7 +12,7 @@ use super::write::is_definition;
 const ANNOTATIONS: usize = 256 * 1024;
 
 /// What is wrong with the metadata of a new object.
-pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<StatusCause> {
+pub(super) fn metadata(kind: &ServedKind, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let name = meta::name(object);
     if name.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<StatusCause> {
     causes
 }
 
-fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
+fn name_problems(kind: &ServedKind, name: &str) -> Vec<String> {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "namespaces") => names::label_problems(name),
         // Events of the old group are hardly checked.
@@ -37,7 +37,7 @@ fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
 }
 
 /// Labels, annotations, owners and finalizers.
-fn common(kind: &Kind, object: &Value, causes: &mut Vec<StatusCause>) {
+fn common(kind: &ServedKind, object: &Value, causes: &mut Vec<StatusCause>) {
     labelled(object, causes);
     finalizers(kind, &object["metadata"], causes);
 }
@@ -98,7 +98,7 @@ fn owners(metadata: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<StatusCause>) {
+fn finalizers(kind: &ServedKind, metadata: &Value, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "metadata.finalizers";
     let list = &metadata["finalizers"];
     let finalizers: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -131,7 +131,7 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<StatusCause>) {
 /// What is wrong with the metadata of a changed object. The API server checks several times, so that a cause can be
 /// there several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
 pub(super) fn metadata_update(
-    kind: &Kind,
+    kind: &ServedKind,
     object: &Value,
     old: &Value,
     subresource: &str,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Server;
 use super::answer::{Body, List, Response};
 use super::convert;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::status::StatusError;
 use super::table;
 
@@ -55,7 +55,7 @@ impl View {
     }
 
     /// One object in this form and in the version of the kind; shared if that is as it is stored.
-    pub(super) fn object(self, server: &Server, kind: &Kind, object: &Arc<Value>) -> Arc<Value> {
+    pub(super) fn object(self, server: &Server, kind: &ServedKind, object: &Arc<Value>) -> Arc<Value> {
         let object = convert::to(kind, object);
         match self {
             Self::Plain => object,
@@ -67,12 +67,18 @@ impl View {
     }
 
     /// A whole answer in this form.
-    pub(super) fn response(self, server: &Server, kind: &Kind, code: u16, object: &Arc<Value>) -> Response {
+    pub(super) fn response(
+        self,
+        server: &Server,
+        kind: &ServedKind,
+        code: u16,
+        object: &Arc<Value>,
+    ) -> Response {
         Response::new(code, Body::Object(self.object(server, kind, object)))
     }
 
     /// A list in this form.
-    pub(super) fn list(self, server: &Server, kind: &Kind, mut list: List) -> Body {
+    pub(super) fn list(self, server: &Server, kind: &ServedKind, mut list: List) -> Body {
         for item in &mut list.items {
             if let Some(converted) = convert::needed(kind, item) {
                 *item = Arc::new(converted);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::selector::Selector;
 use super::status::StatusError;
 use super::store::{Change, Revision};
@@ -20,7 +20,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// An open watch. It costs nothing while it is idle; its holder asks the server for its [next event](Server::next).
 #[derive(Clone, Debug)]
 pub struct Watch {
-    pub(super) kind: Arc<Kind>,
+    pub(super) kind: Arc<ServedKind>,
     pub(super) namespace: String,
     pub(super) selector: Selector,
     pub(super) view: View,
@@ -39,7 +39,7 @@ pub struct Watch {
 
 impl Watch {
     /// The kind that is watched.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &ServedKind {
         &self.kind
     }
 

@@ -11,7 +11,7 @@ use super::builtin;
 use super::convert;
 use super::crd::{self, Checked};
 use super::events;
-use super::kinds::{Kind, Registry};
+use super::kinds::{Registry, ServedKind};
 use super::meta;
 use super::status::{StatusCause, StatusError};
 use super::store::{ObjectKey, Origin, Verb};
@@ -53,7 +53,7 @@ pub(super) struct Expected {
 /// One object of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
-    pub(super) kind: &'a Arc<Kind>,
+    pub(super) kind: &'a Arc<ServedKind>,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
 }
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Whether something may be made in a namespace.
-    fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), StatusError> {
+    fn check_namespace(&self, kind: &ServedKind, namespace: &str, name: &str) -> Result<(), StatusError> {
         let namespaces = self.kinds.namespaces();
         let Some(found) = self.store.get(namespaces.store, namespace) else {
             return Err(StatusError::not_found(namespaces, namespace));
@@ -170,7 +170,7 @@ impl Server {
         suffix
     }
 
-    fn prepare_create(&mut self, caller: &Caller<'_>, kind: &Kind, object: &mut Value) {
+    fn prepare_create(&mut self, caller: &Caller<'_>, kind: &ServedKind, object: &mut Value) {
         for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
             meta::unset(object, field);
         }
@@ -196,7 +196,7 @@ impl Server {
     }
 
     /// All that is wrong with an object that is to be made.
-    fn problems_of_new(kind: &Kind, object: &Value) -> Vec<StatusCause> {
+    fn problems_of_new(kind: &ServedKind, object: &Value) -> Vec<StatusCause> {
         if events::is_event(kind) {
             return events::problems_of_new(kind, object);
         }
@@ -207,7 +207,7 @@ impl Server {
 
     /// What is wrong with an object besides its metadata, with which that much is wrong already.
     fn problems(
-        kind: &Kind,
+        kind: &ServedKind,
         object: &Value,
         old: Option<&Value>,
         subresource: &str,
@@ -234,7 +234,7 @@ impl Server {
     pub(super) fn keep(
         &mut self,
         caller: &Caller<'_>,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         key: ObjectKey,
         object: Value,
     ) -> Arc<Value> {
@@ -249,7 +249,7 @@ impl Server {
     pub(super) fn drop(
         &mut self,
         caller: &Caller<'_>,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         key: &ObjectKey,
     ) -> Option<Arc<Value>> {
         let last = self.store.remove(kind, key, &caller.origin())?;
@@ -348,7 +348,7 @@ impl Server {
     }
 
     /// Brings a changed object into the form in which it is kept: what this request may not change is as it was.
-    fn prepare_update(caller: &Caller<'_>, kind: &Kind, object: &mut Value, old: &Value) {
+    fn prepare_update(caller: &Caller<'_>, kind: &ServedKind, object: &mut Value, old: &Value) {
         keep_system_fields(object, old);
         match (caller.subresource, &kind.custom) {
             ("status", Some(_)) => {
@@ -406,7 +406,7 @@ fn check_given_namespace(target: &Target<'_>, object: &Value) -> Result<(), Stat
 }
 
 /// Whether this is the kind of definitions.
-pub(super) fn is_definition(kind: &Kind) -> bool {
+pub(super) fn is_definition(kind: &ServedKind) -> bool {
     kind.group == "apiextensions.k8s.io" && kind.plural == "customresourcedefinitions"
 }
 
@@ -444,7 +444,7 @@ fn keep_system_fields(object: &mut Value, old: &Value) {
 }
 
 /// Whether what `generation` counts has changed.
-fn differs(kind: &Kind, object: &Value, old: &Value) -> bool {
+fn differs(kind: &ServedKind, object: &Value, old: &Value) -> bool {
     if kind.group == "apps"
         && kind.plural == "deployments"
         && object["metadata"]["annotations"] != old["metadata"]["annotations"]
@@ -462,7 +462,7 @@ fn differs(kind: &Kind, object: &Value, old: &Value) -> bool {
 }
 
 /// Whether this update takes away the last thing that kept an object which is being deleted.
-fn ends(kind: &Kind, object: &Value, old: &Value) -> bool {
+fn ends(kind: &ServedKind, object: &Value, old: &Value) -> bool {
     let grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let held = kind.plural == "namespaces"
         && kind.group.is_empty()

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 
 /// The fields of an empty object of a kind, besides its type and metadata.
-pub(super) fn fields(kind: &Kind) -> Value {
+pub(super) fn fields(kind: &ServedKind) -> Value {
     if kind.custom.is_some() {
         return json!({});
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::{ObjectKey, Server, meta};
 use super::Requeue;
 use super::replicas::counts;
@@ -61,7 +61,7 @@ fn revision_of(set: &Value) -> usize {
 fn scale(
     server: &mut Server,
     who: ControllerUser,
-    sets: &Arc<Kind>,
+    sets: &Arc<ServedKind>,
     deployment: &Value,
     paused: bool,
 ) -> Option<()> {
@@ -127,7 +127,7 @@ fn scale(
 fn note_revision(
     server: &mut Server,
     who: ControllerUser,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     deployment: &Value,
     revision: &str,
 ) -> Option<()> {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::delete::{DeleteOptions, FOREGROUND, ORPHAN};
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::store::Change;
 use super::super::{Server, meta};
 use super::support::ControllerUser;
@@ -71,7 +71,7 @@ impl Graph {
         steps
     }
 
-    fn dependents(&self, server: &Server, uid: &str) -> Vec<(Arc<Kind>, Arc<Value>)> {
+    fn dependents(&self, server: &Server, uid: &str) -> Vec<(Arc<ServedKind>, Arc<Value>)> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|uid| by_uid(server, uid)).collect()
     }
@@ -163,13 +163,13 @@ impl Graph {
     }
 }
 
-fn by_uid(server: &Server, uid: &str) -> Option<(Arc<Kind>, Arc<Value>)> {
+fn by_uid(server: &Server, uid: &str) -> Option<(Arc<ServedKind>, Arc<Value>)> {
     let (store, key) = server.store.by_uid(uid)?;
     let object = server.store.get(store, key.as_str())?.clone();
     Some((server.kinds.primary(store).clone(), object))
 }
 
-fn resolve_owner(server: &Server, kind: &Kind, object: &Value, reference: &Value) -> Owner {
+fn resolve_owner(server: &Server, kind: &ServedKind, object: &Value, reference: &Value) -> Owner {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let Some(owner_kind) = server.kinds.find(text("apiVersion"), text("kind")) else {
         return Owner::Unresolvable;
@@ -203,7 +203,7 @@ fn drop_owners(object: &mut Value, gone: &[String]) {
 fn remove_finalizer(
     server: &mut Server,
     who: ControllerUser,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     object: &Value,
     finalizer: &str,
 ) -> Requeue {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::{ObjectKey, Server, meta};
 use super::Requeue;
 use super::support::{ControllerUser, alive, count, find, is, kind, managed, pod_of};
@@ -50,7 +50,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requ
 }
 
 /// Takes the finalizer from pods that have ended and are counted, or need no counting; none if a write failed.
-fn let_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, job: &Value) -> Option<()> {
+fn let_go(server: &mut Server, who: ControllerUser, pods: &Arc<ServedKind>, job: &Value) -> Option<()> {
     for pod in managed(server, pods, job) {
         let held = meta::finalizers(&pod).any(|f| f == TRACKING);
         if held && (ended(&pod) || meta::deleting(job)) {
@@ -61,7 +61,12 @@ fn let_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, job: &Valu
 }
 
 /// Takes the finalizer from pods whose Job is gone; none if a write failed.
-fn let_orphans_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, job: &ObjectKey) -> Option<()> {
+fn let_orphans_go(
+    server: &mut Server,
+    who: ControllerUser,
+    pods: &Arc<ServedKind>,
+    job: &ObjectKey,
+) -> Option<()> {
     let held: Vec<Arc<Value>> = server
         .store
         .range(pods.store, job.namespace(), None)
@@ -75,7 +80,7 @@ fn let_orphans_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, jo
     Some(())
 }
 
-fn untrack(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, pod: &Value) -> Option<()> {
+fn untrack(server: &mut Server, who: ControllerUser, pods: &Arc<ServedKind>, pod: &Value) -> Option<()> {
     who.update(server, pods, pod, |pod| {
         let rest = meta::finalizers(pod).filter(|f| *f != TRACKING).map(Value::from).collect();
         meta::set_finalizers(pod, rest);
@@ -108,7 +113,7 @@ struct State {
 }
 
 impl State {
-    fn of(server: &Server, pods: &Kind, job: &Value) -> Self {
+    fn of(server: &Server, pods: &ServedKind, job: &Value) -> Self {
         let number = |field: &str| usize::try_from(job["status"][field].as_i64().unwrap_or(0)).unwrap_or(0);
         let mut state = Self {
             active: Vec::new(),
@@ -179,7 +184,7 @@ impl State {
         &mut self,
         server: &mut Server,
         who: ControllerUser,
-        pods: &Arc<Kind>,
+        pods: &Arc<ServedKind>,
         job: &Value,
     ) -> Option<Requeue> {
         let number = |field: &str| job["spec"][field].as_u64().and_then(|n| usize::try_from(n).ok());
@@ -217,7 +222,12 @@ impl State {
     }
 
     /// None if a write failed.
-    fn delete_all(&mut self, server: &mut Server, who: ControllerUser, pods: &Arc<Kind>) -> Option<Requeue> {
+    fn delete_all(
+        &mut self,
+        server: &mut Server,
+        who: ControllerUser,
+        pods: &Arc<ServedKind>,
+    ) -> Option<Requeue> {
         for pod in std::mem::take(&mut self.active) {
             who.delete(server, pods, &pod).ok()?;
             self.terminating += usize::from(alive(&pod));

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::kinds::Kind;
+use super::kinds::ServedKind;
 use super::store::{Change, ObjectKey, Revision};
 use super::{Server, meta};
 
@@ -306,7 +306,7 @@ impl Models {
     }
 }
 
-fn workload(kind: &Kind, key: ObjectKey) -> Option<ControllerStep> {
+fn workload(kind: &ServedKind, key: ObjectKey) -> Option<ControllerStep> {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("apps", "deployments") => Some(ControllerStep::Deployment(key)),
         ("apps", "replicasets") => Some(ControllerStep::ReplicaSet(key)),

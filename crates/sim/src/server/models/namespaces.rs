@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::kinds::{Kind, Verbs};
+use super::super::kinds::{ServedKind, Verbs};
 use super::super::{ObjectKey, Server, meta};
 use super::Requeue;
 use super::support::{ControllerUser, find};
@@ -75,13 +75,13 @@ fn held(namespace: &Value) -> bool {
 
 /// Deletes the contents; what is left afterwards.
 fn sweep(server: &mut Server, who: ControllerUser, namespace: &Value) -> Remaining {
-    let mut kinds: Vec<Arc<Kind>> = Vec::new();
+    let mut kinds: Vec<Arc<ServedKind>> = Vec::new();
     for kind in server.kinds.served().filter(|k| k.namespaced && k.verbs == Verbs::All) {
         if !kinds.iter().any(|k| k.store == kind.store) {
             kinds.push(kind.clone());
         }
     }
-    let is_pods = |kind: &&Arc<Kind>| kind.group.is_empty() && kind.plural == "pods";
+    let is_pods = |kind: &&Arc<ServedKind>| kind.group.is_empty() && kind.plural == "pods";
     let mut remaining = Remaining::default();
     for pods in kinds.iter().filter(is_pods) {
         sweep_kind(server, who, pods, namespace, &mut remaining);
@@ -95,14 +95,14 @@ fn sweep(server: &mut Server, who: ControllerUser, namespace: &Value) -> Remaini
     remaining
 }
 
-fn contents(server: &Server, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
+fn contents(server: &Server, kind: &ServedKind, namespace: &str) -> Vec<Arc<Value>> {
     server.store.range(kind.store, namespace, None).map(|(_, object)| object.clone()).collect()
 }
 
 fn sweep_kind(
     server: &mut Server,
     who: ControllerUser,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     namespace: &Value,
     remaining: &mut Remaining,
 ) {
@@ -144,7 +144,7 @@ fn sweep_kind(
 }
 
 /// How long pods may still take: the longest grace period, unless it is over.
-fn estimate(kind: &Kind, objects: &[Arc<Value>], namespace: &Value, now: Timestamp) -> i64 {
+fn estimate(kind: &ServedKind, objects: &[Arc<Value>], namespace: &Value, now: Timestamp) -> i64 {
     if !kind.group.is_empty() || kind.plural != "pods" {
         return 0;
     }

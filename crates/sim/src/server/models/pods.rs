@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::super::delete::DeleteOptions;
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::{ObjectKey, Server, meta};
 use super::Requeue;
 use super::support::{ControllerUser, find};
@@ -160,7 +160,7 @@ fn duration(text: &str) -> Option<SignedDuration> {
     Some(total)
 }
 
-fn apply(server: &mut Server, now: Timestamp, kind: &Arc<Kind>, pod: &Value, stage: PodAction) -> bool {
+fn apply(server: &mut Server, now: Timestamp, kind: &Arc<ServedKind>, pod: &Value, stage: PodAction) -> bool {
     let who = ControllerUser::new("system:kwok", now);
     if stage == PodAction::Delete {
         let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };

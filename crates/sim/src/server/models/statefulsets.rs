@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::{ObjectKey, Server, meta};
 use super::Requeue;
 use super::support::{ControllerUser, count, find, hash, is, kind, managed, pod_of};
@@ -43,7 +43,7 @@ fn revision(set: &Value) -> String {
 }
 
 /// None if a write failed.
-fn scale(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, set: &Value) -> Option<()> {
+fn scale(server: &mut Server, who: ControllerUser, pods: &Arc<ServedKind>, set: &Value) -> Option<()> {
     let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
     let ordered = set["spec"]["podManagementPolicy"] != "Parallel";
     let existing = managed(server, pods, set);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::super::delete::DeleteOptions;
-use super::super::kinds::Kind;
+use super::super::kinds::ServedKind;
 use super::super::status::StatusError;
 use super::super::store::{ObjectKey, Verb};
 use super::super::write::{Caller, Expected, Target};
@@ -39,7 +39,7 @@ impl ControllerUser {
     pub(super) fn create(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Value>, StatusError> {
@@ -50,7 +50,7 @@ impl ControllerUser {
     pub(super) fn update(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Value>, StatusError> {
@@ -61,7 +61,7 @@ impl ControllerUser {
     pub(super) fn status(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
         change: impl FnOnce(&mut Map<String, Value>),
     ) -> Result<Arc<Value>, StatusError> {
@@ -72,7 +72,7 @@ impl ControllerUser {
     pub(super) fn write(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
         subresource: &'static str,
         change: impl FnOnce(&mut Value),
@@ -89,7 +89,7 @@ impl ControllerUser {
     pub(super) fn delete(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
     ) -> Result<(), StatusError> {
         self.delete_with(server, kind, object, &DeleteOptions::background())
@@ -98,7 +98,7 @@ impl ControllerUser {
     pub(super) fn delete_with(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
         options: &DeleteOptions,
     ) -> Result<(), StatusError> {
@@ -110,7 +110,7 @@ impl ControllerUser {
     pub(super) fn sweep(
         self,
         server: &mut Server,
-        kind: &Arc<Kind>,
+        kind: &Arc<ServedKind>,
         object: &Value,
     ) -> Result<(), StatusError> {
         let target = Target { kind, namespace: meta::namespace(object), name: meta::name(object) };
@@ -120,7 +120,7 @@ impl ControllerUser {
 }
 
 /// A built-in kind.
-pub(super) fn kind(server: &Server, group: &str, plural: &str) -> Option<Arc<Kind>> {
+pub(super) fn kind(server: &Server, group: &str, plural: &str) -> Option<Arc<ServedKind>> {
     let version = if group == "autoscaling" { "v2" } else { "v1" };
     server.kinds.at(group, version, plural).cloned()
 }
@@ -131,14 +131,14 @@ pub(super) fn find(
     group: &str,
     plural: &str,
     key: &ObjectKey,
-) -> Option<(Arc<Kind>, Arc<Value>)> {
+) -> Option<(Arc<ServedKind>, Arc<Value>)> {
     let kind = kind(server, group, plural)?;
     let object = server.store.get(kind.store, key.as_str())?.clone();
     Some((kind, object))
 }
 
 /// The objects that one object manages.
-pub(super) fn managed(server: &Server, kind: &Kind, owner: &Value) -> Vec<Arc<Value>> {
+pub(super) fn managed(server: &Server, kind: &ServedKind, owner: &Value) -> Vec<Arc<Value>> {
     let uid = meta::uid(owner);
     let in_namespace = server.store.range(kind.store, meta::namespace(owner), None);
     in_namespace.filter(|(_, o)| meta::controller(o) == Some(uid)).map(|(_, o)| o.clone()).collect()
