@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use coppice_api::condition;
-use coppice_clusters::managed::patch::{Change, changes, drift};
+use coppice_clusters::managed::patch::{FieldChange, changes, drift};
 use coppice_clusters::managed::plan::{desired_of, last_applied, merged};
 use coppice_clusters::managed::{LiveFact, Managed, Shape, shoot};
 use coppice_clusters_api::managed_cluster::RECONCILING;
@@ -279,14 +279,15 @@ async fn live(client: &Client, shape: Shape, namespace: &str, name: &str) -> Res
 }
 
 fn show(
-    found: &[Change],
+    found: &[FieldChange],
     headers: [&'static str; 3],
     nothing: &str,
     output: OutputArgs,
     io: &mut Io<'_>,
 ) -> Result<()> {
     let report = || {
-        let change = |change: &Change| json!({"field": change.path, "from": change.from, "to": change.to});
+        let change =
+            |change: &FieldChange| json!({"field": change.path, "from": change.from, "to": change.to});
         found.iter().map(change).collect::<Vec<Value>>()
     };
     match output.output {
@@ -300,7 +301,7 @@ fn show(
         OutputFormat::Table | OutputFormat::Wide if found.is_empty() => io.print_note(nothing)?,
         OutputFormat::Table | OutputFormat::Wide => {
             let mut table = Table::new(&headers);
-            for Change { path, from, to } in found {
+            for FieldChange { path, from, to } in found {
                 table.row(vec![Cell::from(path.as_str()), cell(from), cell(to)]);
             }
             table.write(&mut io.screen(), !output.no_headers)?;

@@ -14,7 +14,7 @@ static NONE: Value = Value::Null;
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct FieldChange {
     /// Where it is, as in `spec.topology.workers.machineDeployments[ci].replicas`.
     pub path: String,
     /// What it was; null if it was not there.
@@ -108,13 +108,13 @@ pub fn merge_patch(from: &Value, to: &Value) -> Value {
 }
 
 /// The fields that differ, in the order of their paths.
-pub fn changes(from: &Value, to: &Value) -> Vec<Change> {
+pub fn changes(from: &Value, to: &Value) -> Vec<FieldChange> {
     let mut found = Vec::new();
     collect(String::new(), from, to, &mut found);
     found
 }
 
-fn collect(path: String, from: &Value, to: &Value, found: &mut Vec<Change>) {
+fn collect(path: String, from: &Value, to: &Value, found: &mut Vec<FieldChange>) {
     if from == to {
         return;
     }
@@ -132,7 +132,7 @@ fn collect(path: String, from: &Value, to: &Value, found: &mut Vec<Change>) {
     let (before, after) = (items(from), items(to));
     let is_same_key = |key: &&'static str| from_nothing || key_of(before) == Some(*key);
     let Some(key) = key_of(after).filter(is_same_key) else {
-        found.push(Change { path, from: from.clone(), to: to.clone() });
+        found.push(FieldChange { path, from: from.clone(), to: to.clone() });
         return;
     };
     let is_new = |item: &&Value| find(before, key, item).is_none();
@@ -145,7 +145,7 @@ fn collect(path: String, from: &Value, to: &Value, found: &mut Vec<Change>) {
 }
 
 /// What others have changed of the fields that were written.
-pub fn drift(live: &Value, written: &Value) -> Vec<Change> {
+pub fn drift(live: &Value, written: &Value) -> Vec<FieldChange> {
     changes(written, &part(live, written))
 }
 
