@@ -30,7 +30,7 @@ struct Baseline {
 
 /// A run that was not as it should be.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FailedRun {
     /// The scenario.
     pub scenario: &'static str,
     /// The seed.
@@ -45,7 +45,7 @@ pub struct Failure {
     pub timeline: String,
 }
 
-impl Failure {
+impl FailedRun {
     /// What came of a run of a plan.
     pub fn of(plan: &RunPlan, wrong: Vec<String>, outcome: &RunResult) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl Campaign {
         threads: usize,
         check: impl Fn(&Self, &RunPlan) -> anyhow::Result<(Vec<String>, RunResult)> + Sync,
         progress: impl Fn(usize) + Sync,
-    ) -> anyhow::Result<Vec<Failure>> {
+    ) -> anyhow::Result<Vec<FailedRun>> {
         let next = AtomicUsize::new(0);
         let failures = Mutex::new(Vec::new());
         let work = || -> anyhow::Result<()> {
@@ -251,7 +251,7 @@ impl Campaign {
                 if n < 3 {
                     self.shrink(plan, wrong, &outcome, &check)
                 } else {
-                    Ok(Failure::of(plan, wrong, &outcome))
+                    Ok(FailedRun::of(plan, wrong, &outcome))
                 }
             })
             .collect()
@@ -264,12 +264,12 @@ impl Campaign {
         wrong: Vec<String>,
         outcome: &RunResult,
         check: &impl Fn(&Self, &RunPlan) -> anyhow::Result<(Vec<String>, RunResult)>,
-    ) -> anyhow::Result<Failure> {
+    ) -> anyhow::Result<FailedRun> {
         let mut best = RunPlan { faults: outcome.fired.clone(), fault_rates: None, ..plan.clone() };
         let (mut best_wrong, mut best_outcome) = check(self, &best)?;
         if best_wrong.is_empty() {
             // It needs more than its faults, such as the length of the run.
-            return Ok(Failure::of(plan, wrong, outcome));
+            return Ok(FailedRun::of(plan, wrong, outcome));
         }
         let mut n = 0;
         while n < best.faults.len() {
@@ -282,6 +282,6 @@ impl Campaign {
                 (best, best_wrong, best_outcome) = (fewer, wrong, outcome);
             }
         }
-        Ok(Failure::of(&best, best_wrong, &best_outcome))
+        Ok(FailedRun::of(&best, best_wrong, &best_outcome))
     }
 }

@@ -270,7 +270,7 @@ fn check(campaign: &Campaign, plans: &[RunPlan], threads: usize) -> anyhow::Resu
     for failure in failures.iter().take(3) {
         print(&failure.report())?;
     }
-    let line = |failure: &coppice_campaign::campaign::Failure| {
+    let line = |failure: &coppice_campaign::campaign::FailedRun| {
         let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
         format!(
             "{} seed {}: {} [{}]",
@@ -298,7 +298,7 @@ fn print(text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use coppice_campaign::campaign::Failure;
+    use coppice_campaign::campaign::FailedRun;
 
     use super::*;
 
@@ -313,7 +313,7 @@ mod tests {
         ] {
             let faults: Vec<PlannedFault> =
                 faults.split(',').filter(|f| !f.is_empty()).map(|fault| fault.parse().unwrap()).collect();
-            let failure = Failure {
+            let failure = FailedRun {
                 scenario: (suite.small)().name,
                 seed: 7,
                 faults: faults.clone(),

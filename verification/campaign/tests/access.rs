@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use coppice_campaign::campaign::{Campaign, Failure};
+use coppice_campaign::campaign::{Campaign, FailedRun};
 use coppice_campaign::run::{RunPlan, RunResult, run};
 use coppice_campaign::suite::{self, access::SUITE};
 use coppice_runtime::clock::SeededRng;
@@ -39,7 +39,7 @@ fn strike(scenario: &Scenario, faults: &[PlannedFault], counts: fn(&RunResult) -
     let threads = std::thread::available_parallelism().map_or(1, Into::into);
     let campaign = Campaign::of(&SUITE, [scenario.clone()]).unwrap();
     let failures = campaign.run_all(&plans, threads, check, |_| {}).unwrap();
-    let reports: Vec<String> = failures.iter().take(3).map(Failure::report).collect();
+    let reports: Vec<String> = failures.iter().take(3).map(FailedRun::report).collect();
     assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), reports.join("\n\n"));
     (struck.into_inner(), counted.into_inner())
 }
@@ -113,7 +113,7 @@ fn certificates_are_signed_late_never_or_refused_and_none_is_lost_or_left() {
     let threads = std::thread::available_parallelism().map_or(1, Into::into);
     let campaign = Campaign::of(&SUITE, scenarios.clone()).unwrap();
     let failures = campaign.run_all(&plans, threads, check, |_| {}).unwrap();
-    let reports: Vec<String> = failures.iter().take(3).map(Failure::report).collect();
+    let reports: Vec<String> = failures.iter().take(3).map(FailedRun::report).collect();
     assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), reports.join("\n\n"));
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use coppice_campaign::campaign::{Campaign, Failure};
+use coppice_campaign::campaign::{Campaign, FailedRun};
 use coppice_campaign::digest::Digest;
 use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{QUIET, SCRIPT};
@@ -38,8 +38,8 @@ fn no_harm(campaign: &Campaign, plans: &[RunPlan]) {
     assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
 }
 
-fn show(failures: &[Failure]) -> String {
-    failures.iter().take(3).map(Failure::report).collect::<Vec<_>>().join("\n\n")
+fn show(failures: &[FailedRun]) -> String {
+    failures.iter().take(3).map(FailedRun::report).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Of what can happen to writes, and to what admission webhooks are asked, one in so many is tried, each time others.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_campaign::campaign::Failure;
+use coppice_campaign::campaign::FailedRun;
 use coppice_campaign::run::{RunPlan, run};
 use coppice_campaign::suite::{self, Suite};
 use coppice_sim::fault::DateFault;
@@ -46,7 +46,7 @@ fn nothing_ends_early(what: &str, suite: &Suite, plan: &RunPlan) {
     wrong.retain(|sentence| {
         !["SCRIPT: ", "QUIET: ", "AGREES: ", "SETTLED: "].iter().any(|rule| sentence.starts_with(rule))
     });
-    let failure = Failure::of(plan, wrong, &outcome);
+    let failure = FailedRun::of(plan, wrong, &outcome);
     assert!(failure.wrong.is_empty(), "{what}\n{}", failure.report());
 }
 
