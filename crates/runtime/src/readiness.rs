@@ -99,21 +99,21 @@ impl Readiness {
     }
 
     /// What `/readyz` answers.
-    pub fn ready(&self) -> Report {
+    pub fn ready(&self) -> CheckReport {
         self.ready_of(|_| true)
     }
 
     /// What `/readyz/GROUP` answers: of the checks that are called `GROUP: ...`; none if there are none.
-    pub fn ready_in(&self, group: &str) -> Option<Report> {
+    pub fn ready_in(&self, group: &str) -> Option<CheckReport> {
         let belongs = |name: &str| name.strip_prefix(group).is_some_and(|rest| rest.starts_with(':'));
         let known = self.checks().ready.keys().any(|name| belongs(name));
         known.then(|| self.ready_of(belongs))
     }
 
-    fn ready_of(&self, belongs: impl Fn(&str) -> bool) -> Report {
+    fn ready_of(&self, belongs: impl Fn(&str) -> bool) -> CheckReport {
         let checks = self.checks();
         let these = checks.ready.iter().filter(|(name, _)| belongs(name));
-        let mut report = Report::of(these.map(|(name, state)| (name.clone(), state.clone())));
+        let mut report = CheckReport::of(these.map(|(name, state)| (name.clone(), state.clone())));
         if checks.shutting_down {
             report.fail("shutting down");
         } else if checks.ready.is_empty() {
@@ -123,11 +123,11 @@ impl Readiness {
     }
 
     /// What `/livez` answers.
-    pub fn live(&self) -> Report {
+    pub fn live(&self) -> CheckReport {
         // Not called under the lock: a check may take other locks, and a registration inside of one must not hang.
         let probes: Vec<_> =
             self.checks().live.iter().map(|(name, p)| (name.clone(), Arc::clone(&p.0))).collect();
-        Report::of(probes.into_iter().map(|(name, probe)| (name, probe())))
+        CheckReport::of(probes.into_iter().map(|(name, probe)| (name, probe())))
     }
 
     fn checks(&self) -> MutexGuard<'_, Checks> {
@@ -155,7 +155,7 @@ impl Check {
 
 /// What was checked, and how it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// Whether nothing is wrong.
     pub ok: bool,
     /// A line for each check that fails: `name: why`.
@@ -164,7 +164,7 @@ pub struct Report {
     pub all: String,
 }
 
-impl Report {
+impl CheckReport {
     fn of(checks: impl Iterator<Item = (String, Result<(), CheckError>)>) -> Self {
         let mut report = Self { ok: true, failing: String::new(), all: String::new() };
         for (name, state) in checks {

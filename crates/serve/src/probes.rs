@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use coppice_runtime::readiness::{Readiness, Report};
+use coppice_runtime::readiness::{CheckReport, Readiness};
 use http::{Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 
@@ -49,7 +49,7 @@ impl Handler for Probes {
     }
 }
 
-fn of(report: Report, uri: &Uri) -> Page {
+fn of(report: CheckReport, uri: &Uri) -> Page {
     let verbose = uri
         .query()
         .is_some_and(|query| query.split('&').any(|q| q == "verbose" || q.starts_with("verbose=")));
