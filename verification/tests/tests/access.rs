@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy};
+use coppice_plane::proxy::{Active, FaultRule, Match, Proxy, ProxyFault};
 use coppice_plane::{ADMIN, ALICE, AuditEvent, Options, Pods};
 use coppice_tests::demo::credentials;
 use coppice_tests::demo::screen::Screen;
@@ -534,7 +534,8 @@ pub(crate) async fn killed(
 ) -> anyhow::Result<u64> {
     let account = proxies[0].kubeconfig(&clusters.account)?;
     for life in 0..40 {
-        let held = proxies.map(|proxy| proxy.add(FaultRule::new(writes_and_looks(), Fault::HoldRequest)));
+        let held =
+            proxies.map(|proxy| proxy.add(FaultRule::new(writes_and_looks(), ProxyFault::HoldRequest)));
         let mut program = clusters.next_life(&account).await?;
         let ended = tokio::select! {
             () = let_pass(&held, passes(life)) => Ok(false),

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy};
+use coppice_plane::proxy::{FaultRule, Match, Proxy, ProxyFault};
 use coppice_plane::{ADMIN, Plane};
 use coppice_tests::on_own_plane;
 use coppice_tests::shoot::PROJECT_NAMESPACE;
@@ -86,7 +86,7 @@ async fn killed_while_signed(clusters: &Clusters, there: &Proxy) -> Test {
             let asked = (&*entry.resource, &*entry.verb, &*entry.subresource);
             asked == (SIGNING_REQUESTS, verb, subresource)
         });
-        let held = there.add(FaultRule::new(is_it, Fault::HoldRequest));
+        let held = there.add(FaultRule::new(is_it, ProxyFault::HoldRequest));
         let mut program = clusters.next_life(&clusters.account).await?;
         let asked = tokio::time::timeout(TIMEOUT, held.held(1)).await;
         asked.with_context(|| format!("{id}: {}", program.last_lines()))?;
@@ -176,7 +176,7 @@ async fn not_approved(clusters: &Clusters, here: &Proxy) -> Test {
     may_approve(clusters, false).await?;
     let before = clusters.until("ci", "settled", is_settled).await?;
     clusters.change("ci", &json!({"rotate": "again"})).await?;
-    let held = here.add(FaultRule::new(writes(), Fault::HoldRequest));
+    let held = here.add(FaultRule::new(writes(), ProxyFault::HoldRequest));
     let mut program = clusters.next_life(&here.kubeconfig(&clusters.account)?).await?;
     for write in 1.. {
         ensure!(write < 10, "nothing is asked for: {}", program.last_lines());

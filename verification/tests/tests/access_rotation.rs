@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::{Active, Date, Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::proxy::{Active, Date, FaultRule, Match, Proxy, ProxyFault, TraceEntry};
 use coppice_tests::condition;
 use coppice_tests::fault_injection::with_timeout;
 use coppice_tests::program::Program;
@@ -87,8 +87,8 @@ impl Rotations<'_> {
         let [here, there] = self.proxies;
         let seen = self.proxies.map(|proxy| proxy.trace().last());
         let held = [
-            here.add(FaultRule::new(of_ci(), Fault::HoldRequest)),
-            there.add(FaultRule::new(of_target(), Fault::HoldRequest)),
+            here.add(FaultRule::new(of_ci(), ProxyFault::HoldRequest)),
+            there.add(FaultRule::new(of_target(), ProxyFault::HoldRequest)),
         ];
         let id = json!({"rotate": format!("request-{number}")});
         self.clusters.change("ci", &id).await?;
@@ -114,7 +114,7 @@ impl Rotations<'_> {
     /// Kills the program once such a request has arrived, and its answer is lost.
     async fn killed_after(&mut self, id: &str, proxy: &Proxy, request: Match) -> Test {
         let before = self.before().await?;
-        let held = proxy.add(FaultRule::new(request, Fault::HoldResponse).once());
+        let held = proxy.add(FaultRule::new(request, ProxyFault::HoldResponse).once());
         self.clusters.change("ci", &json!({"rotate": id})).await?;
         with_timeout(id, held.held(1)).await.with_context(|| self.program.last_lines())?;
         self.program.kill().await?;
@@ -135,7 +135,7 @@ impl Rotations<'_> {
     fn held(&self, seen: [u64; 2]) -> anyhow::Result<String> {
         for ((side, proxy), seen) in ["here", "there"].into_iter().zip(self.proxies).zip(seen) {
             let is_held = |entry: &TraceEntry| {
-                let waits = entry.faults.contains(&Fault::HoldRequest.name()) && entry.status.is_none();
+                let waits = entry.faults.contains(&ProxyFault::HoldRequest.name()) && entry.status.is_none();
                 waits && entry.seq > seen
             };
             if let Some(entry) = proxy.trace().entries().into_iter().find(is_held) {
@@ -206,7 +206,7 @@ impl Others {
         for (name, minutes) in [("ahead", 10), ("behind", -10)] {
             let proxy = Proxy::start(&clusters.there.plane, None).await?;
             let date = Date::Shifted(SignedDuration::from_mins(minutes));
-            let wrong = proxy.add(FaultRule::new(Match::any(), Fault::Date(date)));
+            let wrong = proxy.add(FaultRule::new(Match::any(), ProxyFault::Date(date)));
             create(clusters, name, &proxy.kubeconfig(&direct)?, &json!({})).await?;
             let issued = clusters.until(name, "settled", is_settled).await?;
             is_granted(clusters, &issued, 3600).await?;

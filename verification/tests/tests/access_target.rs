@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use coppice_plane::proxy::{FakeResponse, Fault, FaultRule, Match, Proxy};
+use coppice_plane::proxy::{FakeResponse, FaultRule, Match, Proxy, ProxyFault};
 use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ async fn throttled(clusters: &Clusters, proxy: &Proxy) -> Test {
     const SECONDS: u32 = 9;
     clusters.until("ci", "settled", is_settled).await?;
     let tokens = Match::writes().resource("serviceaccounts").subresource("token");
-    let busy = Fault::FakeResponse(FakeResponse::too_many_requests(SECONDS));
+    let busy = ProxyFault::FakeResponse(FakeResponse::too_many_requests(SECONDS));
     let busy = proxy.add(FaultRule::new(tokens, busy).once());
     clusters.change("ci", &json!({"rotate": "busy"})).await?;
     let is_throttled = |o: &Value| o["status"]["lastError"]["reason"] == "TargetThrottled";

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::ADMIN;
-use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy};
+use coppice_plane::proxy::{FaultRule, Match, Proxy, ProxyFault};
 use coppice_tests::fault_injection::SHORT_LEASE;
 use coppice_tests::program::Program;
 use coppice_tests::test_cluster::{TIMEOUT, binary};
@@ -139,7 +139,7 @@ async fn would(clusters: &Clusters) -> Test {
 async fn killed(clusters: &Clusters, program: &mut Program) -> Test {
     let proxy = Proxy::start(&clusters.here.plane, None).await?;
     let finalizers = Match::verb("patch").resource("clusteraccesses").subresource("");
-    let held = proxy.add(FaultRule::new(finalizers, Fault::HoldRequest));
+    let held = proxy.add(FaultRule::new(finalizers, ProxyFault::HoldRequest));
     let log = clusters.here.plane.dir().join("log/release-all.log");
     let account = proxy.kubeconfig(&clusters.account)?;
     let mut releasing = Program::start(&binary("coppice-access")?, &account, log, |command| {

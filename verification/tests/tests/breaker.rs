@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_plane::proxy::{Break, FakeResponse, Fault, FaultRule, Match};
+use coppice_plane::proxy::{Break, FakeResponse, FaultRule, Match, ProxyFault};
 use coppice_tests::fault_injection::{FAST_LEASE, Replica};
 use coppice_tests::{TestCluster, on_own_plane};
 use serde_json::{Value, json};
@@ -56,8 +56,9 @@ fn a_list_that_collapses_stops_everything_until_it_is_acknowledged() -> Test {
             "apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "1"}, "items": [],
         });
         let lists = Match::verb("list").resource("jobs").namespace("");
-        let empty =
-            replica.proxy.add(FaultRule::new(lists, Fault::FakeResponse(FakeResponse::json(200, &nothing))));
+        let empty = replica
+            .proxy
+            .add(FaultRule::new(lists, ProxyFault::FakeResponse(FakeResponse::json(200, &nothing))));
         replica.proxy.break_watches(&Match::any().resource("jobs"), Break::Expire);
         let id = open_breaker(&test_cluster).await.with_context(|| replica.operator.last_lines())?;
         ensure!(id.starts_with("jobs-"), "{id}");

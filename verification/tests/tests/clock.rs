@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Date, Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::proxy::{Date, FaultRule, Match, Proxy, ProxyFault, TraceEntry};
 use coppice_tests::fault_injection::{FAST_LEASE, FaultTestbed, Replica, with_timeout};
 use coppice_tests::{TestCluster, on_own_plane};
 use jiff::{SignedDuration, Timestamp};
@@ -136,7 +136,7 @@ async fn wrong_at_first(
 
 /// The API server's clock differs by so much at first.
 async fn clock_wrong_at_first(by: SignedDuration) -> Test {
-    let wrong = FaultRule::new(Match::any(), Fault::Date(Date::Shifted(by)));
+    let wrong = FaultRule::new(Match::any(), ProxyFault::Date(Date::Shifted(by)));
     wrong_at_first(wrong, async |test_cluster, kept, replica| {
         renewals(replica, 6).await?;
         kept.untouched(test_cluster)
@@ -158,7 +158,7 @@ fn an_hour_behind_for_the_first_seconds_ends_nothing_early() -> Test {
 fn one_api_server_of_two_that_is_an_hour_ahead_ends_nothing_early() -> Test {
     let answers = Arc::new(AtomicU64::new(0));
     let second = move |_: &TraceEntry| answers.fetch_add(1, Ordering::Relaxed) % 2 == 1;
-    let wrong = FaultRule::new(Match::any().when(second), Fault::Date(Date::Shifted(HOUR)));
+    let wrong = FaultRule::new(Match::any().when(second), ProxyFault::Date(Date::Shifted(HOUR)));
     on_own_plane(wrong_at_first(wrong, async |test_cluster, kept, replica| {
         for _ in 0..3 {
             // Looked at again and again, whichever answers came last.
@@ -179,7 +179,7 @@ fn answers_without_a_time_destroy_nothing_until_there_is_one() -> Test {
         let testbed = FaultTestbed::start().await?;
         let test_cluster = &testbed.test_cluster;
         let proxy = Proxy::start(&test_cluster.plane, None).await?;
-        let missing = proxy.add(FaultRule::new(Match::any(), Fault::Date(Date::Removed)));
+        let missing = proxy.add(FaultRule::new(Match::any(), ProxyFault::Date(Date::Removed)));
         let replica = Replica::spawn_by(test_cluster, proxy, &FAST_LEASE).await?;
         replica.leads(test_cluster).await?;
         let uid = test_cluster.namespace("due").await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_plane::Garden;
-use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy};
+use coppice_plane::proxy::{FaultRule, Match, Proxy, ProxyFault};
 use coppice_tests::shoot::PROJECT_NAMESPACE;
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ async fn killed(
 ) -> anyhow::Result<usize> {
     let account = proxy.kubeconfig(&plane.account)?;
     for life in 0..40 {
-        let fault = if life % 2 == 0 { Fault::HoldRequest } else { Fault::HoldResponse };
+        let fault = if life % 2 == 0 { ProxyFault::HoldRequest } else { ProxyFault::HoldResponse };
         let held = proxy.add(FaultRule::new(of_clusters(), fault));
         let mut program = plane.program_by(&account, &["--unencrypted-loopback"]).await?;
         let ended = tokio::select! {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Fault, FaultRule, Match, TraceEntry};
+use coppice_plane::proxy::{FaultRule, Match, ProxyFault, TraceEntry};
 use coppice_tests::fault_injection::{FaultTestbed, Replica, with_timeout};
 use coppice_tests::{TestCluster, on_own_plane};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ async fn interrupted(
 ) -> anyhow::Result<(Value, usize)> {
     let test_cluster = &testbed.test_cluster;
     let changes = Match::verb("patch").resource("deployments").namespace(namespace);
-    let slow = replica.proxy.add(FaultRule::new(changes.clone(), Fault::Delay(SLOW)));
+    let slow = replica.proxy.add(FaultRule::new(changes.clone(), ProxyFault::Delay(SLOW)));
     test_cluster.manager(namespace, "m", SCALE_DOWN).await?;
     let some = |entries: &[TraceEntry]| {
         let done = entries.iter().filter(|entry| entry.status == Some(200) && changes.selects(entry));

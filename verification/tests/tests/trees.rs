@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::proxy::{Active, FaultRule, Match, Proxy, ProxyFault, TraceEntry};
 use coppice_plane::{ADMIN, ALICE, BOB};
 use coppice_tests::{Operator, TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
@@ -467,7 +467,7 @@ pub(crate) async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) 
     let proxy = Proxy::start(&cluster.test_cluster.plane, None).await?;
     let account = proxy.kubeconfig(&cluster.account)?;
     for life in 0..60 {
-        let held = proxy.add(FaultRule::new(writes(), Fault::HoldRequest));
+        let held = proxy.add(FaultRule::new(writes(), ProxyFault::HoldRequest));
         let mut program = cluster.next_life(&account).await?;
         let ended = tokio::select! {
             () = let_pass(&proxy, &held, life % 4 + 1) => Ok(false),

@@ -1,7 +1,7 @@
 //! A tree is taken apart, and its namespaces stay, on a real API server, with a program that is killed.
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Fault, FaultRule, Proxy};
+use coppice_plane::proxy::{FaultRule, Proxy, ProxyFault};
 use coppice_plane::{ADMIN, ALICE};
 use coppice_tests::on_own_plane;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ fn what_has_begun_in_a_tree_ends_before_it_comes_apart() -> Test {
         // More for the one, which is on its way when the program is killed.
         cluster.change("shop-web", "shop-web-a", &json!({"pods": "5"})).await?;
         let proxy = Proxy::start(&cluster.test_cluster.plane, None).await?;
-        let held = proxy.add(FaultRule::new(writes(), Fault::HoldRequest));
+        let held = proxy.add(FaultRule::new(writes(), ProxyFault::HoldRequest));
         let mut first = cluster.next_life(&proxy.kubeconfig(&cluster.account)?).await?;
         let begun = async || {
             let quota = cluster.test_cluster.get("quota", "shop-web", "coppice").await.ok()??;

@@ -1,7 +1,7 @@
 //! Transfers of quota between namespaces of a tree, on a real API server, and with a program that is killed on their way.
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Fault, FaultRule, Proxy};
+use coppice_plane::proxy::{FaultRule, Proxy, ProxyFault};
 use coppice_plane::{ADMIN, ALICE, BOB};
 use coppice_quantity::Quantity;
 use coppice_tests::{condition, on_own_plane};
@@ -72,7 +72,7 @@ impl Setup {
     /// Starts the program through a proxy, and kills it once so many of its writes have taken effect.
     pub(crate) async fn writes(&self, effects: usize) -> Test {
         let proxy = Proxy::start(&self.test_cluster.plane, None).await?;
-        let held = proxy.add(FaultRule::new(writes(), Fault::HoldRequest));
+        let held = proxy.add(FaultRule::new(writes(), ProxyFault::HoldRequest));
         let mut program = self.next_life(&proxy.kubeconfig(&self.account)?).await?;
         let passed =
             tokio::time::timeout(std::time::Duration::from_mins(1), let_pass(&proxy, &held, effects));

@@ -16,7 +16,7 @@ use super::{
     answer::{Corruption, FakeResponse},
     body::{Cut, Outgoing, Pipe, Reader, half, pipe},
     request::{self, Known},
-    rules::{Date, Fault, FaultPhase, HeldResult},
+    rules::{Date, FaultPhase, HeldResult, ProxyFault},
     server::{Shared, strip},
     stale,
     trace::TraceEntry,
@@ -87,8 +87,8 @@ impl Exchange {
     async fn answer(&self) -> Result<Response<Outgoing>, Cut> {
         let mut answer = self.undated_response().await?;
         let rule = self.shared.rules.apply(FaultPhase::Date, &self.entry);
-        if let Some(Fault::Date(date)) = rule.as_ref().map(|rule| rule.fault()) {
-            self.note(&Fault::Date(*date));
+        if let Some(ProxyFault::Date(date)) = rule.as_ref().map(|rule| rule.fault()) {
+            self.note(&ProxyFault::Date(*date));
             set_date(answer.headers_mut(), *date);
         }
         Ok(answer)
@@ -99,30 +99,32 @@ impl Exchange {
         let Some(rule) = rule else { return Ok(self.pass(self.request().await?)) };
         self.note(rule.fault());
         match rule.fault() {
-            Fault::FakeResponse(answer) => {
+            ProxyFault::FakeResponse(answer) => {
                 let corruption = answer.corruption;
                 let whole = self.whole(answer.clone().into()).await?;
                 return Ok(self.pass_whole(whole, corruption));
             }
-            Fault::LoseRequest => return Err(Cut),
-            Fault::HoldRequest if rule.hold().await == HeldResult::Discard => return Err(Cut),
-            Fault::Delay(time) => tokio::time::sleep(*time).await,
-            Fault::Twice => {
+            ProxyFault::LoseRequest => return Err(Cut),
+            ProxyFault::HoldRequest if rule.hold().await == HeldResult::Discard => return Err(Cut),
+            ProxyFault::Delay(time) => tokio::time::sleep(*time).await,
+            ProxyFault::Twice => {
                 self.complete(self.request().await?).await?;
             }
             _ => {}
         }
         let reply = self.request().await?;
         match rule.fault() {
-            Fault::LoseResponse => self.complete(reply).await.and(Err(Cut)),
-            Fault::HoldResponse => {
+            ProxyFault::LoseResponse => self.complete(reply).await.and(Err(Cut)),
+            ProxyFault::HoldResponse => {
                 let reply = self.complete(reply).await?;
                 match rule.hold().await {
                     HeldResult::Discard => Err(Cut),
                     HeldResult::Pass => Ok(self.pass(reply)),
                 }
             }
-            Fault::Corruption(corruption) => Ok(self.pass_whole(self.whole(reply).await?, Some(*corruption))),
+            ProxyFault::Corruption(corruption) => {
+                Ok(self.pass_whole(self.whole(reply).await?, Some(*corruption)))
+            }
             _ => Ok(self.pass(reply)),
         }
     }
@@ -131,14 +133,14 @@ impl Exchange {
         self.entry.verb == "watch"
     }
 
-    fn note(&self, fault: &Fault) {
+    fn note(&self, fault: &ProxyFault) {
         self.shared.trace.update(self.entry.seq, |entry| entry.faults.push(fault.name()));
     }
 
     /// Asks the API server: about the past, if a rule says so.
     async fn request(&self) -> Result<Reply, Cut> {
         let rule = self.shared.rules.apply(FaultPhase::View, &self.entry);
-        if let Some((rule, Fault::Stale(view))) = rule.as_ref().map(|rule| (rule, rule.fault())) {
+        if let Some((rule, ProxyFault::Stale(view))) = rule.as_ref().map(|rule| (rule, rule.fault())) {
             self.note(rule.fault());
             return stale::request(self, view.revision).await;
         }

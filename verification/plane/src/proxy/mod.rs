@@ -7,7 +7,7 @@
 //! [`TraceEntry`] of the [`Trace`].
 //!
 //! A request meets at most one fault, that of the oldest rule that applies, and beside it at most one view of the past
-//! ([`Fault::Stale`]) and one wrong time ([`Fault::Date`]). An event meets at most one fault.
+//! ([`ProxyFault::Stale`]) and one wrong time ([`ProxyFault::Date`]). An event meets at most one fault.
 //!
 //! Two limits: connections are not upgraded (`exec`, `port-forward`), and clients made with client-go, as kubectl, send
 //! no token over plain HTTP.
@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 
 pub use self::{
     answer::{Corruption, FakeResponse},
-    rules::{Active, Break, Date, Fault, FaultRule, Match, Stale, Watches},
+    rules::{Active, Break, Date, FaultRule, Match, ProxyFault, Stale, Watches},
     trace::{Trace, TraceEntry, WatchEvent},
 };
 use self::{

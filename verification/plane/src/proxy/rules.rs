@@ -17,7 +17,7 @@ use super::{
 /// What is done to a request, to its answer, or to an event of a watch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ProxyFault {
     /// The request is not forwarded, and answered with this.
     FakeResponse(FakeResponse),
     /// The request is not forwarded; the connection is cut.
@@ -108,7 +108,7 @@ pub(super) enum FaultPhase {
     Event,
 }
 
-impl Fault {
+impl ProxyFault {
     /// Its name in a trace.
     pub fn name(&self) -> &'static str {
         match self {
@@ -278,7 +278,7 @@ impl fmt::Debug for Match {
 #[must_use]
 pub struct FaultRule {
     matches: Match,
-    fault: Fault,
+    fault: ProxyFault,
     /// The first match that it is applied to, from 1.
     from: u64,
     /// How often.
@@ -287,7 +287,7 @@ pub struct FaultRule {
 
 impl FaultRule {
     /// Applies the fault to everything that matches.
-    pub fn new(matches: Match, fault: Fault) -> Self {
+    pub fn new(matches: Match, fault: ProxyFault) -> Self {
         Self { matches, fault, from: 1, times: u64::MAX }
     }
 
@@ -338,7 +338,7 @@ pub(super) enum HeldResult {
 }
 
 impl Installed {
-    pub(super) fn fault(&self) -> &Fault {
+    pub(super) fn fault(&self) -> &ProxyFault {
         &self.rule.fault
     }
 
@@ -417,7 +417,7 @@ impl FaultRules {
     pub(super) fn stops(&self, watch: &TraceEntry, revision: u64) -> Option<Arc<Installed>> {
         let stops = |installed: &&Arc<Installed>| {
             let FaultRule { matches, fault, .. } = &installed.rule;
-            let Fault::Stale(stale) = fault else { return false };
+            let ProxyFault::Stale(stale) = fault else { return false };
             stale.watches == Watches::Stop && revision > stale.revision && matches.selects(watch)
         };
         self.lock().iter().find(stops).cloned()
@@ -426,7 +426,7 @@ impl FaultRules {
 
 /// A rule in force; dropping it removes the rule, and lets everything go that it holds.
 ///
-/// What [`Fault::HoldRequest`], [`Fault::HoldResponse`] and [`Fault::HoldEvent`] hold is numbered in the order of its
+/// What [`ProxyFault::HoldRequest`], [`ProxyFault::HoldResponse`] and [`ProxyFault::HoldEvent`] hold is numbered in the order of its
 /// coming.
 #[derive(Debug)]
 #[must_use = "a rule is removed when this is dropped"]
@@ -446,7 +446,7 @@ impl Active {
         let _ = self.installed.progress.subscribe().wait_for(|progress| progress.applied >= times).await;
     }
 
-    /// Waits until this many in all have been held, now or before; of a request held by [`Fault::HoldResponse`] the answer
+    /// Waits until this many in all have been held, now or before; of a request held by [`ProxyFault::HoldResponse`] the answer
     /// is there then. Has no deadline of its own.
     pub async fn held(&self, count: u64) {
         let _ = self.installed.progress.subscribe().wait_for(|progress| progress.held >= count).await;

@@ -52,7 +52,7 @@ pub struct TraceEntry {
     pub resource_version: String,
     /// HTTP status of the answer, whether it reached the client or not.
     pub status: Option<u16>,
-    /// Names of the faults that were applied; see [`Fault::name`](super::Fault::name).
+    /// Names of the faults that were applied; see [`ProxyFault::name`](super::ProxyFault::name).
     pub faults: Vec<&'static str>,
     /// Why there is no answer, if that was not a fault's doing.
     pub error: Option<String>,

@@ -9,7 +9,7 @@ use super::{
     answer::expired_event,
     body::{ClientGone, Pipe},
     request::Body,
-    rules::{Break, Fault, FaultPhase, HeldResult},
+    rules::{Break, FaultPhase, HeldResult, ProxyFault},
     server::Shared,
     trace::{TraceEntry, WatchEvent},
 };
@@ -96,13 +96,13 @@ async fn event(
     if let Some(rule) = shared.rules.apply(FaultPhase::Event, &entry) {
         note(rule.fault().name());
         let dropped = match rule.fault() {
-            Fault::DropEvent => true,
-            Fault::HoldEvent => rule.hold().await == HeldResult::Discard,
-            Fault::DelayEvent(time) => {
+            ProxyFault::DropEvent => true,
+            ProxyFault::HoldEvent => rule.hold().await == HeldResult::Discard,
+            ProxyFault::DelayEvent(time) => {
                 tokio::time::sleep(*time).await;
                 false
             }
-            Fault::Break(how) => {
+            ProxyFault::Break(how) => {
                 shared.trace.finish(seq, false);
                 return Ok(Some(*how));
             }

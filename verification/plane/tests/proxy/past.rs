@@ -2,7 +2,7 @@
 
 use coppice_plane::{
     ALICE,
-    proxy::{Active, Fault, FaultRule, Match, Stale, TraceEntry, Watches},
+    proxy::{Active, FaultRule, Match, ProxyFault, Stale, TraceEntry, Watches},
 };
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -39,7 +39,7 @@ async fn now(bench: &TestProxy) -> u64 {
 
 fn stale(bench: &TestProxy, revision: u64, watches: Watches) -> Active {
     let secrets = Match::any().resource("secrets").namespace(&bench.namespace);
-    bench.proxy.add(FaultRule::new(secrets, Fault::Stale(Stale { revision, watches })))
+    bench.proxy.add(FaultRule::new(secrets, ProxyFault::Stale(Stale { revision, watches })))
 }
 
 fn names(list: &kube::core::ObjectList<Secret>) -> Vec<&str> {
@@ -110,7 +110,7 @@ async fn a_namespace_has_a_past_too() {
     let label = Patch::Merge(serde_json::json!({"metadata": {"labels": {"later": "yes"}}}));
     namespaces.patch(&bench.namespace, &PatchParams::default(), &label).await.unwrap();
     let of_it = Match::any().resource("namespaces").name(&bench.namespace);
-    let fault = Fault::Stale(Stale { revision, watches: Watches::Stop });
+    let fault = ProxyFault::Stale(Stale { revision, watches: Watches::Stop });
     let _rule = bench.proxy.add(FaultRule::new(of_it, fault));
     for past in [namespaces.get(&bench.namespace).await, namespaces.get_status(&bench.namespace).await] {
         let labels = past.unwrap().metadata.labels.unwrap();

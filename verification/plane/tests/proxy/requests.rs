@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::support::{TestProxy, code, with_timeout};
 use coppice_plane::{
     ALICE,
-    proxy::{Corruption, Date, FakeResponse, Fault, FaultRule, Match, TraceEntry},
+    proxy::{Corruption, Date, FakeResponse, FaultRule, Match, ProxyFault, TraceEntry},
 };
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use k8s_openapi::api::{authentication::v1::SelfSubjectReview, core::v1::Secret};
@@ -43,8 +43,9 @@ async fn a_write_is_refused_as_the_rule_says_and_accepted_afterwards() {
         (418, FakeResponse::status(418, "Teapot", "short and stout")),
     ];
     for (expected, answer) in answers {
-        let rule =
-            bench.proxy.add(FaultRule::new(Match::writes().resource("secrets"), Fault::FakeResponse(answer)));
+        let rule = bench
+            .proxy
+            .add(FaultRule::new(Match::writes().resource("secrets"), ProxyFault::FakeResponse(answer)));
         let refusal = bench.create("a").await.unwrap_err();
         assert_eq!(code(&refusal), expected);
         let Error::Api(status) = &refusal else { panic!("{refusal:?}") };
@@ -69,9 +70,10 @@ async fn a_rule_counts_its_matches() {
     let conflict = |rule: FaultRule| bench.proxy.add(rule);
     let writes = || Match::writes().namespace(&bench.namespace);
     let second =
-        conflict(FaultRule::new(writes(), Fault::FakeResponse(FakeResponse::conflict())).from(2).once());
-    let fourth =
-        conflict(FaultRule::new(writes(), Fault::FakeResponse(FakeResponse::timeout())).from(3).times(2));
+        conflict(FaultRule::new(writes(), ProxyFault::FakeResponse(FakeResponse::conflict())).from(2).once());
+    let fourth = conflict(
+        FaultRule::new(writes(), ProxyFault::FakeResponse(FakeResponse::timeout())).from(3).times(2),
+    );
     let mut results = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         results.push(bench.create(name).await.err().as_ref().map(code));
@@ -88,18 +90,18 @@ async fn responses_are_corrupted() {
     bench.create("a").await.unwrap();
     let get = || Match::verb("get").resource("secrets").name("a");
 
-    let malformed = bench.proxy.add(FaultRule::new(get(), Fault::Corruption(Corruption::Malformed)));
+    let malformed = bench.proxy.add(FaultRule::new(get(), ProxyFault::Corruption(Corruption::Malformed)));
     assert!(matches!(bench.through.get("a").await, Err(Error::SerdeError(_))));
     drop(malformed);
 
-    let truncated = bench.proxy.add(FaultRule::new(get(), Fault::Corruption(Corruption::Truncated)));
+    let truncated = bench.proxy.add(FaultRule::new(get(), ProxyFault::Corruption(Corruption::Truncated)));
     let error = bench.through.get("a").await.unwrap_err();
     assert!(!matches!(error, Error::SerdeError(_) | Error::Api(_)), "{error:?}");
     drop(truncated);
 
     let slow = bench
         .proxy
-        .add(FaultRule::new(get(), Fault::Corruption(Corruption::Slow(Duration::from_millis(320)))));
+        .add(FaultRule::new(get(), ProxyFault::Corruption(Corruption::Slow(Duration::from_millis(320)))));
     bench.through.get("a").await.unwrap();
     let slowed = |entry: &TraceEntry| entry.took().is_some_and(|took| took >= Duration::from_millis(320));
     let entry = with_timeout("the slow answer", bench.proxy.trace().wait_for(slowed)).await;
@@ -108,7 +110,7 @@ async fn responses_are_corrupted() {
 
     let made_up =
         FakeResponse::json(200, &serde_json::json!({"kind": "Secret"})).corrupted(Corruption::Malformed);
-    let rule = bench.proxy.add(FaultRule::new(get(), Fault::FakeResponse(made_up)));
+    let rule = bench.proxy.add(FaultRule::new(get(), ProxyFault::FakeResponse(made_up)));
     assert!(matches!(bench.through.get("a").await, Err(Error::SerdeError(_))));
     drop(rule);
     bench.through.get("a").await.unwrap();
@@ -118,12 +120,12 @@ async fn responses_are_corrupted() {
 async fn a_lost_request_has_no_effect_and_a_lost_answer_has_one() {
     let bench = TestProxy::new("lost").await;
     let create = || Match::verb("create").resource("secrets");
-    let rule = bench.proxy.add(FaultRule::new(create(), Fault::LoseRequest));
+    let rule = bench.proxy.add(FaultRule::new(create(), ProxyFault::LoseRequest));
     assert!(!matches!(bench.create("a").await, Ok(_) | Err(Error::Api(_))));
     assert!(bench.direct.get_opt("a").await.unwrap().is_none());
     drop(rule);
 
-    let _rule = bench.proxy.add(FaultRule::new(create(), Fault::LoseResponse));
+    let _rule = bench.proxy.add(FaultRule::new(create(), ProxyFault::LoseResponse));
     assert!(!matches!(bench.create("a").await, Ok(_) | Err(Error::Api(_))));
     let made = bench.direct.get("a").await.unwrap();
     let trace = bench.proxy.trace();
@@ -137,7 +139,8 @@ async fn a_lost_request_has_no_effect_and_a_lost_answer_has_one() {
 async fn a_held_request_is_late_and_reaches_the_server_without_its_client() {
     let bench = TestProxy::new("held").await;
     let made = bench.create("a").await.unwrap();
-    let rule = bench.proxy.add(FaultRule::new(Match::verb("patch").resource("secrets"), Fault::HoldRequest));
+    let rule =
+        bench.proxy.add(FaultRule::new(Match::verb("patch").resource("secrets"), ProxyFault::HoldRequest));
 
     // What is discarded never happens.
     let lost = bench.patch("a", serde_json::json!({"stringData": {"by": "nobody"}}));
@@ -171,7 +174,8 @@ async fn a_held_request_is_late_and_reaches_the_server_without_its_client() {
 #[tokio::test]
 async fn held_requests_go_one_by_one() {
     let bench = TestProxy::new("one-by-one").await;
-    let rule = bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), Fault::HoldRequest));
+    let rule =
+        bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), ProxyFault::HoldRequest));
     let first = bench.create_task("first");
     with_timeout("the first is held", rule.held(1)).await;
     let second = bench.create_task("second");
@@ -186,7 +190,7 @@ async fn held_requests_go_one_by_one() {
 #[tokio::test]
 async fn a_held_answer_hides_what_has_happened() {
     let bench = TestProxy::new("hidden").await;
-    let rule = bench.proxy.add(FaultRule::new(Match::writes().resource("secrets"), Fault::HoldResponse));
+    let rule = bench.proxy.add(FaultRule::new(Match::writes().resource("secrets"), ProxyFault::HoldResponse));
     let creating = bench.create_task("a");
     with_timeout("the answer is held", rule.held(1)).await;
     bench.direct.get("a").await.unwrap();
@@ -208,7 +212,7 @@ async fn a_held_answer_hides_what_has_happened() {
 #[tokio::test]
 async fn a_request_delivered_twice_is_answered_the_second_time() {
     let bench = TestProxy::new("twice").await;
-    let _rule = bench.proxy.add(FaultRule::new(Match::writes().resource("secrets"), Fault::Twice));
+    let _rule = bench.proxy.add(FaultRule::new(Match::writes().resource("secrets"), ProxyFault::Twice));
     assert_eq!(code(&bench.create("a").await.unwrap_err()), 409);
     bench.direct.get("a").await.unwrap();
     assert_eq!(code(&bench.through.delete("a", &DeleteParams::default()).await.unwrap_err()), 404);
@@ -219,7 +223,7 @@ async fn a_delayed_request_takes_its_time() {
     let bench = TestProxy::new("delayed").await;
     let delay = Duration::from_millis(200);
     let _rule =
-        bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), Fault::Delay(delay)));
+        bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), ProxyFault::Delay(delay)));
     bench.create("a").await.unwrap();
     let made = |entry: &TraceEntry| entry.verb == "create" && entry.done.is_some();
     let entry = with_timeout("the answer is passed on", bench.proxy.trace().wait_for(made)).await;
@@ -232,7 +236,7 @@ async fn the_second_page_of_a_list_has_expired() {
     for name in ["a", "b", "c"] {
         bench.create(name).await.unwrap();
     }
-    let expired = Fault::FakeResponse(FakeResponse::expired());
+    let expired = ProxyFault::FakeResponse(FakeResponse::expired());
     let rule = bench.proxy.add(FaultRule::new(Match::continued_lists().resource("secrets"), expired));
     let first = bench.through.list(&ListParams::default().limit(2)).await.unwrap();
     let next = ListParams::default().limit(2).continue_token(first.metadata.continue_.as_ref().unwrap());
@@ -254,13 +258,14 @@ async fn responses_have_another_date_or_none() {
     let bench = TestProxy::new("dates").await;
     let right = date(&bench).await.unwrap();
     let hour = SignedDuration::from_hours(1);
-    let shifted = bench.proxy.add(FaultRule::new(Match::any(), Fault::Date(Date::Shifted(hour))).times(2));
+    let shifted =
+        bench.proxy.add(FaultRule::new(Match::any(), ProxyFault::Date(Date::Shifted(hour))).times(2));
     for ahead in [true, true, false] {
         let by = date(&bench).await.unwrap().duration_since(right);
         assert_eq!(by >= hour, ahead, "{by}");
     }
     drop(shifted);
-    let _removed = bench.proxy.add(FaultRule::new(Match::any(), Fault::Date(Date::Removed)).once());
+    let _removed = bench.proxy.add(FaultRule::new(Match::any(), ProxyFault::Date(Date::Removed)).once());
     assert_eq!(date(&bench).await, None);
     assert!(date(&bench).await.is_some());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_plane::proxy::{Break, Fault, FaultRule, Match, TraceEntry};
+use coppice_plane::proxy::{Break, FaultRule, Match, ProxyFault, TraceEntry};
 use futures::{FutureExt as _, Stream, StreamExt as _, stream::BoxStream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -60,18 +60,18 @@ fn of(bench: &TestProxy) -> Match {
 async fn events_are_left_out_by_name_number_and_kind() {
     let bench = TestProxy::new("dropped").await;
     let mut events = watch(&bench.through).await;
-    let by_name = bench.proxy.add(FaultRule::new(of(&bench).name("b"), Fault::DropEvent));
+    let by_name = bench.proxy.add(FaultRule::new(of(&bench).name("b"), ProxyFault::DropEvent));
     make(&bench, ["a", "b", "c"]).await;
     assert_eq!(take(&mut events).await, ["+a", "+c"]);
     assert_eq!(by_name.count(), 1);
     drop(by_name);
 
-    let by_number = bench.proxy.add(FaultRule::new(of(&bench), Fault::DropEvent).from(2).times(2));
+    let by_number = bench.proxy.add(FaultRule::new(of(&bench), ProxyFault::DropEvent).from(2).times(2));
     make(&bench, ["d", "e", "f", "g"]).await;
     assert_eq!(take(&mut events).await, ["+d", "+g"]);
     drop(by_number);
 
-    let by_kind = bench.proxy.add(FaultRule::new(of(&bench).event("DELETED"), Fault::DropEvent));
+    let by_kind = bench.proxy.add(FaultRule::new(of(&bench).event("DELETED"), ProxyFault::DropEvent));
     bench.direct.delete("a", &DeleteParams::default()).await.unwrap();
     make(&bench, ["a"]).await;
     assert_eq!(next(&mut events).await, "+a");
@@ -89,7 +89,7 @@ async fn events_are_left_out_by_name_number_and_kind() {
 async fn held_events_hold_up_those_behind_them() {
     let bench = TestProxy::new("held-events").await;
     let mut events = watch(&bench.through).await;
-    let rule = bench.proxy.add(FaultRule::new(of(&bench).name("b"), Fault::HoldEvent));
+    let rule = bench.proxy.add(FaultRule::new(of(&bench).name("b"), ProxyFault::HoldEvent));
     make(&bench, ["a", "b", "c"]).await;
     assert_eq!(next(&mut events).await, "+a");
     with_timeout("an event is held", rule.held(1)).await;
@@ -114,7 +114,7 @@ async fn a_delayed_event_takes_its_time() {
     let bench = TestProxy::new("delayed-events").await;
     let mut events = watch(&bench.through).await;
     let delay = Duration::from_millis(200);
-    let _rule = bench.proxy.add(FaultRule::new(of(&bench), Fault::DelayEvent(delay)).once());
+    let _rule = bench.proxy.add(FaultRule::new(of(&bench), ProxyFault::DelayEvent(delay)).once());
     make(&bench, ["a", "b"]).await;
     assert_eq!(take(&mut events).await, ["+a", "+b"]);
     let passed = |entry: &TraceEntry| entry.faults == ["delay-event"] && entry.done.is_some();
@@ -135,7 +135,7 @@ async fn watches_end_are_cut_and_expire() {
 
         // In place of an event.
         let mut events = watch(&bench.through).await;
-        let rule = bench.proxy.add(FaultRule::new(of(&bench).name("b"), Fault::Break(how)));
+        let rule = bench.proxy.add(FaultRule::new(of(&bench).name("b"), ProxyFault::Break(how)));
         make(&bench, ["a", "b", "c"]).await;
         assert_eq!(take(&mut events).await, ["+a", seen]);
         drop(rule);
@@ -161,7 +161,7 @@ async fn a_silent_watch_stays_open_beside_others() {
     let (mut silent, mut lively) = (watch(&bench.through).await, watch(&other).await);
     let first = bench.proxy.trace().wait_for(|entry| entry.verb == "watch").await.seq;
     let in_first = move |entry: &TraceEntry| entry.event.as_ref().is_some_and(|event| event.watch == first);
-    let rule = FaultRule::new(of(&bench).when(in_first), Fault::Break(Break::Silence));
+    let rule = FaultRule::new(of(&bench).when(in_first), ProxyFault::Break(Break::Silence));
     let rule = bench.proxy.add(rule);
     make(&bench, ["a"]).await;
     assert_eq!(next(&mut lively).await, "+a");

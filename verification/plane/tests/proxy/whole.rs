@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use coppice_plane::ADMIN;
-use coppice_plane::proxy::{Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::proxy::{FaultRule, Match, Proxy, ProxyFault, TraceEntry};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Error, api::PostParams};
 use rcgen::{
@@ -37,7 +37,8 @@ async fn a_cut_proxy_refuses_until_it_is_healed() {
     bench.through.get("a").await.unwrap();
 
     // A held request loses its connection, and is forwarded nevertheless.
-    let rule = bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), Fault::HoldRequest));
+    let rule =
+        bench.proxy.add(FaultRule::new(Match::verb("create").resource("secrets"), ProxyFault::HoldRequest));
     let creating = bench.create_task("b");
     with_timeout("the request is held", rule.held(1)).await;
     bench.proxy.cut_connections();

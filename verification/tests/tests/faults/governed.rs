@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::OUTCOME_LABEL;
-use coppice_plane::proxy::{Fault, FaultRule, Match};
+use coppice_plane::proxy::{FaultRule, Match, ProxyFault};
 use coppice_tests::fault_injection::{FAST_LEASE, Replica, with_timeout};
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{Operator, TestCluster, on_own_plane};
@@ -161,7 +161,7 @@ fn leaders_killed_while_it_settles_and_around_a_delivery_hasten_and_repeat_nothi
         let after_delivery =
             Match::verb("update").resource("managednamespaces").subresource("status").namespace("killed-1");
         let after_delivery = after_delivery.when(move |_| !heard.received().is_empty());
-        let held = replica.proxy.add(FaultRule::new(after_delivery, Fault::HoldRequest).once());
+        let held = replica.proxy.add(FaultRule::new(after_delivery, ProxyFault::HoldRequest).once());
         replica.again(&test_cluster, &FAST_LEASE).await?;
         let announced = async || test_cluster.events("default", "silent-1", "DeletionAnnounced").await;
         let once = async || (announced().await.ok()?.len() == 1).then_some(());

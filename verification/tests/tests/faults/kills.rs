@@ -1,7 +1,7 @@
 //! kill -9 right before and right after a write takes effect.
 
 use anyhow::Context as _;
-use coppice_plane::proxy::{Active, Fault, FaultRule, Match};
+use coppice_plane::proxy::{Active, FaultRule, Match, ProxyFault};
 use coppice_tests::fault_injection::{
     FAST_LEASE, FaultTestbed, Replica, Work, reservations, with_timeout, writes_about,
 };
@@ -56,7 +56,9 @@ impl CrashCase {
 
     async fn live(&self, testbed: &FaultTestbed, replica: &mut Replica) -> anyhow::Result<()> {
         let hold = |death: &Death| {
-            replica.proxy.add(FaultRule::new(death.write.clone(), Fault::HoldRequest).from(death.n).once())
+            replica
+                .proxy
+                .add(FaultRule::new(death.write.clone(), ProxyFault::HoldRequest).from(death.n).once())
         };
         let holds: Vec<Active> = self.deaths.iter().map(hold).collect();
         let (waking, others): (Vec<_>, Vec<_>) = self.deaths.iter().partition(|d| d.work == Work::Wake);

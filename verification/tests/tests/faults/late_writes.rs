@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_plane::proxy::{Active, Fault, FaultRule, Match, TraceEntry};
+use coppice_plane::proxy::{Active, FaultRule, Match, ProxyFault, TraceEntry};
 use coppice_tests::fault_injection::{
     FaultTestbed, Replica, SHORT_LEASE, Work, deletions, status_writes, with_timeout,
 };
@@ -12,7 +12,7 @@ use super::{HOLD, Test, patch};
 
 /// Holds every request that matches: one that the operator gives up, as it is not answered, is followed by another.
 fn hold(replica: &Replica, matches: Match) -> Active {
-    replica.proxy.add(FaultRule::new(matches, Fault::HoldRequest))
+    replica.proxy.add(FaultRule::new(matches, ProxyFault::HoldRequest))
 }
 
 /// Lets the first of the held requests reach the API server, which refuses it. Then nothing is held any more.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::proxy::{Active, Break, FakeResponse, Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::proxy::{Active, Break, FakeResponse, FaultRule, Match, Proxy, ProxyFault, TraceEntry};
 use coppice_tests::fault_injection::{
     FAST_LEASE, FaultTestbed, Replica, Work, cache_lists, cache_watches, caches, status_writes, with_timeout,
 };
@@ -26,7 +26,7 @@ fn share(proxy: &Proxy, answer: FakeResponse, every: u64, from: u64) -> Active {
     let chosen = move |entry: &TraceEntry| {
         entry.resource != "events" && requests.fetch_add(1, Ordering::Relaxed) % every == from
     };
-    proxy.add(FaultRule::new(Match::any().when(chosen), Fault::FakeResponse(answer)).times(3))
+    proxy.add(FaultRule::new(Match::any().when(chosen), ProxyFault::FakeResponse(answer)).times(3))
 }
 
 /// What an operator has asked last: whether it runs, and what it waits for.
@@ -80,8 +80,9 @@ fn under_expired_watches_and_errors_at_a_share_of_all_requests_everything_is_don
         ensure!((broken..=KINDS + 1).contains(&lists), "{lists} lists for {broken} watches");
 
         // No watch can be opened at all: lists are enough.
-        let rule =
-            replica.proxy.add(FaultRule::new(cache_watches(), Fault::FakeResponse(FakeResponse::expired())));
+        let rule = replica
+            .proxy
+            .add(FaultRule::new(cache_watches(), ProxyFault::FakeResponse(FakeResponse::expired())));
         replica.proxy.break_watches(&caches(), Break::Cut);
         testbed.begin(names(&expired).iter().map(String::as_str)).await?;
         testbed.done(names(&expired).iter().map(String::as_str)).await?;
@@ -125,13 +126,14 @@ fn as_long_as_the_first_lists_are_not_complete_nothing_is_done() -> Test {
 
         let proxy = Proxy::start(&testbed.test_cluster.plane, None).await?;
         let expired = proxy.add(
-            FaultRule::new(Match::continued_lists(), Fault::FakeResponse(FakeResponse::expired())).times(2),
+            FaultRule::new(Match::continued_lists(), ProxyFault::FakeResponse(FakeResponse::expired()))
+                .times(2),
         );
         let lost = cache_lists().resource("namespaces");
-        let lost = proxy.add(FaultRule::new(lost, Fault::LoseResponse).once());
+        let lost = proxy.add(FaultRule::new(lost, ProxyFault::LoseResponse).once());
         // The operator gives a held list up after a while. Without this one it waits nevertheless, however often it asks.
         let settings = cache_lists().resource("coppiceconfigs");
-        let settings = proxy.add(FaultRule::new(settings, Fault::HoldRequest));
+        let settings = proxy.add(FaultRule::new(settings, ProxyFault::HoldRequest));
         let replica = Replica::spawn_by(&testbed.test_cluster, proxy, &FAST_LEASE).await?;
         replica.leads(&testbed.test_cluster).await?;
         with_timeout("the list of settings is held", settings.held(1)).await?;
@@ -176,7 +178,7 @@ fn a_silence_of_90_seconds_stops_deletions_until_an_event_arrives() -> Test {
         // Connections stay open, and nothing comes; after a minute the operator lists, and that hangs, too.
         all_watched(&replica).await?;
         let mark = replica.proxy.trace().last();
-        let silence = replica.proxy.add(FaultRule::new(caches(), Fault::HoldRequest));
+        let silence = replica.proxy.add(FaultRule::new(caches(), ProxyFault::HoldRequest));
         // One that has just ended by itself cannot be opened again.
         replica.proxy.break_watches(&caches(), Break::Silence);
         let wanted = move |entry: &TraceEntry| entry.seq > mark && entry.status.is_some();
@@ -211,7 +213,7 @@ fn a_namespace_whose_deletion_cannot_be_recorded_stays_and_its_manager_says_why(
         testbed.prepare(&[("unrecorded".to_owned(), Work::Delete)]).await?;
         let mut begun = false;
         for (what, answer) in answers {
-            let rule = replica.proxy.add(FaultRule::new(records.clone(), Fault::FakeResponse(answer)));
+            let rule = replica.proxy.add(FaultRule::new(records.clone(), ProxyFault::FakeResponse(answer)));
             if !begun {
                 testbed.begin(["unrecorded"]).await?;
                 begun = true;

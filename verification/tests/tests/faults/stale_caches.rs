@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy, Stale, TraceEntry, Watches};
+use coppice_plane::proxy::{Active, FaultRule, Match, Proxy, ProxyFault, Stale, TraceEntry, Watches};
 use coppice_tests::fault_injection::{
     FAST_LEASE, FaultTestbed, Replica, Work, caches, status_writes, with_timeout,
 };
@@ -29,7 +29,7 @@ async fn pod(test_cluster: &TestCluster, namespace: &str, name: &str, outcome: &
 
 /// All events about these are lost from now on.
 fn hide_events(replica: &Replica, matches: Match) -> Active {
-    replica.proxy.add(FaultRule::new(matches.when(|entry| entry.event.is_some()), Fault::DropEvent))
+    replica.proxy.add(FaultRule::new(matches.when(|entry| entry.event.is_some()), ProxyFault::DropEvent))
 }
 
 /// Waits until the operator has read this twice, beside its lists and watches: it has decided on it and looks again.
@@ -161,7 +161,7 @@ fn started_on_caches_of_the_past_it_does_nothing_that_is_not_true_now() -> Test 
         let replacement = test_cluster.namespace("replaced").await?;
 
         let proxy = Proxy::start(&test_cluster.plane, None).await?;
-        let past = Fault::Stale(Stale { revision, watches: Watches::Stop });
+        let past = ProxyFault::Stale(Stale { revision, watches: Watches::Stop });
         let past = proxy.add(FaultRule::new(caches(), past));
         let replica = Replica::spawn_by(test_cluster, proxy, &FAST_LEASE).await?;
         replica.operator.ready(test_cluster).await?;

@@ -1,20 +1,20 @@
 //! A fault at each write of each kind of work.
 
 use anyhow::ensure;
-use coppice_plane::proxy::{FakeResponse, Fault, FaultRule, Match};
+use coppice_plane::proxy::{FakeResponse, FaultRule, Match, ProxyFault};
 use coppice_tests::fault_injection::{FaultTestbed, Replica, Work, reservations, writes_about};
 use coppice_tests::on_own_plane;
 
 use super::Test;
 
 /// What can happen to a write on its way, with a word for names.
-fn faults() -> [(&'static str, Fault); 5] {
+fn faults() -> [(&'static str, ProxyFault); 5] {
     [
-        ("unanswered", Fault::LoseResponse),
-        ("lost", Fault::LoseRequest),
-        ("twice", Fault::Twice),
-        ("busy", Fault::FakeResponse(FakeResponse::too_many_requests(1))),
-        ("broken", Fault::FakeResponse(FakeResponse::internal_error())),
+        ("unanswered", ProxyFault::LoseResponse),
+        ("lost", ProxyFault::LoseRequest),
+        ("twice", ProxyFault::Twice),
+        ("busy", ProxyFault::FakeResponse(FakeResponse::too_many_requests(1))),
+        ("broken", ProxyFault::FakeResponse(FakeResponse::internal_error())),
     ]
 }
 
@@ -39,7 +39,7 @@ fn a_write_that_is_lost_refused_repeated_or_not_answered_changes_nothing_in_the_
         testbed.done(sleepers()).await?;
         testbed.quiet().await?;
 
-        let rule = |(name, _, n, fault): &(String, Work, u64, Fault)| {
+        let rule = |(name, _, n, fault): &(String, Work, u64, ProxyFault)| {
             let rule = FaultRule::new(writes_about(name), fault.clone()).from(*n).once();
             (name.clone(), replica.proxy.add(rule))
         };
