@@ -321,6 +321,20 @@ fn what_is_not_known_of_a_successor_neither_gives_nor_takes_a_verdict() {
 }
 
 #[test]
+fn a_successor_that_was_unknown_has_to_be_ready_again() {
+    let mut fleet = two(environment(11).ready());
+    fleet.settle(30);
+    fleet.get("ci-2").unknown = true;
+    fleet.settle(40);
+    assert_eq!((fleet.phase("ci-1"), fleet.status("ci-2").ready_at), (NamespacePhase::Superseded, None));
+    // Its pod was replaced meanwhile.
+    (fleet.get("ci-2").unknown, fleet.get("ci-2").starts_since) = (false, Some(35));
+    fleet.settle(500);
+    assert_eq!((fleet.phase("ci-1"), fleet.phase("ci-2")), (NamespacePhase::Ok, NamespacePhase::Ok));
+    assert_eq!(fleet.deleted, [] as [&str; 0]);
+}
+
+#[test]
 fn an_empty_successor_is_ready_no_more() {
     let ends: [fn(&mut Environment); 2] =
         [|successor| successor.empty = true, |successor| successor.record_terminating = true];

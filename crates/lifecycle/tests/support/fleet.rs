@@ -23,7 +23,7 @@ use coppice_lifecycle::facts::{
     AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::health::Workloads;
-use coppice_lifecycle::health::facts::{FailureReport, Rollout, WorkloadFacts};
+use coppice_lifecycle::health::facts::{FailureReport, PodHealth, Readiness, Rollout, WorkloadFacts};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::ServerTime;
@@ -55,6 +55,8 @@ pub(crate) struct Environment {
     pub(crate) spec: ManagedNamespaceSpec,
     /// Whether its pod is ready; otherwise it is pending.
     pub(crate) ready: bool,
+    /// Since when its pod runs without being ready, if it does.
+    pub(crate) starts_since: Option<i64>,
     /// Whether its Deployment has stopped.
     pub(crate) fails: bool,
     /// Whether its workloads cannot be listed.
@@ -79,6 +81,7 @@ impl Environment {
             record,
             spec,
             ready: false,
+            starts_since: None,
             fails: false,
             unknown: false,
             succeeded: false,
@@ -115,12 +118,23 @@ impl Environment {
     }
 
     fn pod(&self) -> PodFacts {
-        let phase = match (self.succeeded, self.ready) {
+        let phase = match (self.succeeded, self.ready || self.starts_since.is_some()) {
             (true, _) => PodPhase::Succeeded,
             (false, true) => PodPhase::Running,
             (false, false) => PodPhase::Pending,
         };
-        let (labels, job, health) = (Labels::default(), None, None);
+        let health = self.starts_since.map(|since| {
+            Box::new(PodHealth {
+                owner: None,
+                readiness: Readiness::NotReady { since: at(since) },
+                unschedulable: None,
+                gated: false,
+                failed: None,
+                containers: Vec::new(),
+                claims: Vec::new(),
+            })
+        });
+        let (labels, job) = (Labels::default(), None);
         PodFacts { name: "web-1".into(), labels, phase, terminating: false, job, health }
     }
 }

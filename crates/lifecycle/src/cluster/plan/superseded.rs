@@ -1,6 +1,7 @@
 //! Whether a later namespace has taken the place of one, in its record.
 
 use coppice_api::condition::{self, ConditionState, IDENTIFIED};
+use coppice_api::health::HealthSeen;
 use coppice_api::managed_namespace::Successor;
 use coppice_api::{HealthState, Reason};
 
@@ -80,9 +81,12 @@ impl Builder<'_> {
         condition::set(&mut self.status.conditions, IDENTIFIED, state, generation, now);
     }
 
-    /// Writes down when everything was ready for the first time since the namespace was last anything but `Ok`, or empty.
+    /// Writes down when everything was ready for the first time since the namespace was last anything but `Ok`, `Unknown` included,
+    /// or empty.
     fn note_ready(&mut self, supersede: &ValidSupersede) {
-        let well = self.status.health.as_ref().is_some_and(|health| health.state == HealthState::Ok);
+        let health = self.status.health.as_ref();
+        let well = health
+            .is_some_and(|health| health.state == HealthState::Ok && health.seen != HealthSeen::Unknown);
         let scaled_down = !self.status.steps.scaled_down.is_empty();
         if !supersede.wait_until_ready || !well || scaled_down {
             self.status.ready_at = None;
