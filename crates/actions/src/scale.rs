@@ -5,6 +5,7 @@
 use coppice_api::names::FIELD_MANAGER;
 use coppice_api::{Labels, Selector};
 use coppice_lifecycle::settings::ScaleKind;
+use coppice_quantity::count;
 use http::Request;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -54,7 +55,7 @@ impl WorkloadScale {
 impl std::fmt::Display for WorkloadScale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Replicas(replicas) => write!(f, "{replicas} replicas"),
+            Self::Replicas(replicas) => f.write_str(&count(*replicas, "replica")),
             Self::Suspended(true) => f.write_str("suspended"),
             Self::Suspended(false) => f.write_str("not suspended"),
         }

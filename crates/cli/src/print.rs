@@ -1,12 +1,12 @@
 //! Tables as kubectl prints them, times, colours.
 
-use std::fmt::Write as _;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use coppice_api::NamespacePhase;
 use coppice_api::manager::Phase;
+pub(crate) use coppice_quantity::count;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -233,16 +233,6 @@ pub(crate) fn json(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
 /// Writes a value as YAML.
 pub(crate) fn yaml(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
     Ok(write!(to, "{}", crate::yaml::to_string(value)?)?)
-}
-
-/// `1 manager`, `2 managers`.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    let mut text = format!("{number} {what}");
-    if number != 1 {
-        // Writing to a String cannot fail.
-        let _ = text.write_char('s');
-    }
-    text
 }
 
 #[cfg(test)]

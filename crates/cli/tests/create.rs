@@ -157,7 +157,7 @@ fn a_dry_run_warns_of_what_the_controller_would_refuse() {
     refused(
         vec![parent(), (QUOTA, 200, quota("shop", (10, 0, 0))), trees(required)],
         &[
-            "NamespaceTree shop has 1 namespaces and permits 1 (spec.maxNamespaces): delete a Subnamespace that nobody needs",
+            "NamespaceTree shop has 1 namespace and permits 1 (spec.maxNamespaces): delete a Subnamespace that nobody needs",
             "spec.quota.hard does not name services, which NamespaceTree shop requires (spec.quota.required): write an amount of each, \
              0 for none of it",
         ],

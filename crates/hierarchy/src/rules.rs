@@ -6,6 +6,7 @@ use coppice_api::Reason;
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_lifecycle::glob::permits;
 use coppice_lifecycle::settings::Refusal;
+use coppice_quantity::count;
 
 use crate::resource_name::ResourceName;
 use crate::resources::Resources;
@@ -64,8 +65,9 @@ impl Rules<'_> {
             broken.push(Refusal {
                 reason: Reason::TooManyNamespaces,
                 message: format!(
-                    "NamespaceTree {tree} has {namespaces} namespaces and permits {} (spec.maxNamespaces): delete a Subnamespace that \
+                    "NamespaceTree {tree} has {} and permits {} (spec.maxNamespaces): delete a Subnamespace that \
                      nobody needs",
+                    count(namespaces, "namespace"),
                     spec.max_namespaces
                 ),
             });

@@ -5,7 +5,7 @@ use std::fmt;
 
 use coppice_api::Reason;
 use coppice_api::manager::{PodsSucceed, PolicyStatus, Verdict};
-use coppice_quantity::Duration;
+use coppice_quantity::{Duration, count};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::{
@@ -134,7 +134,8 @@ impl fmt::Display for VerdictMessage<'_> {
                 write!(f, "every pod has succeeded; must hold until {until:.0} (settle)")
             }
             Self::TooFewPods { succeeded, least } => {
-                write!(f, "{succeeded} of at least {least} pods have succeeded (minPods)")
+                let have = if least == 1 { "has" } else { "have" };
+                write!(f, "{succeeded} of at least {} {have} succeeded (minPods)", count(least, "pod"))
             }
             Self::PodTerminating(name) => write!(f, "pod {name} is being deleted before it finished"),
             Self::PodFailed(name) => write!(f, "pod {name} has failed"),

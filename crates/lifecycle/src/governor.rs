@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::breaker;
 use coppice_mutants::{Mutant, active};
+use coppice_quantity::count;
 use coppice_quantity::time::ClockUncertainty;
 
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
@@ -125,14 +126,11 @@ impl Share<'_> {
 
     /// Why there is no more of it. `of_all`: a limit for managers and trees together.
     fn spent(self, limit: u32, what: &str, of_all: bool) -> (Reason, String) {
+        let steps = count(limit, "destructive step");
         let of = match self {
-            Self::Tree { name, .. } => {
-                format!("the budget of tree {name}, {limit} destructive steps {what},")
-            }
-            Self::Trees(_) if !of_all => {
-                format!("the budget that trees have in common, {limit} destructive steps {what},")
-            }
-            Self::Managers(_) | Self::Trees(_) => format!("the budget of {limit} destructive steps {what}"),
+            Self::Tree { name, .. } => format!("the budget of tree {name}, {steps} {what},"),
+            Self::Trees(_) if !of_all => format!("the budget that trees have in common, {steps} {what},"),
+            Self::Managers(_) | Self::Trees(_) => format!("the budget of {steps} {what}"),
         };
         let reason = match self {
             Self::Managers(_) | Self::Trees(_) => Reason::BudgetSpent,

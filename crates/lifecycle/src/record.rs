@@ -4,6 +4,7 @@ use coppice_api::managed_namespace::FiredPolicy;
 use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase};
 use coppice_api::steps::{Action, Firing, Intent};
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledDown, Steps};
+use coppice_quantity::count;
 use coppice_quantity::time::in_milliseconds;
 use jiff::{SignedDuration, Timestamp};
 
@@ -135,6 +136,12 @@ pub fn left_alone(message: &str) -> Option<&str> {
     message.split_once(LEFT_ALONE).map(|(_, workloads)| workloads)
 }
 
+/// What is done while so many workloads are woken.
+pub(crate) fn giving_back(workloads: usize) -> String {
+    let their = if workloads == 1 { "its" } else { "their" };
+    format!("giving {} {their} replicas back", count(workloads, "workload"))
+}
+
 /// Writes the outcome of an attempt at `intent` into steps that hold this intent, of whatever kind their object is; returns
 /// the Events to publish.
 pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Timestamp) -> Vec<PlannedEvent> {
@@ -151,8 +158,9 @@ pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Tim
             note(false, Reason::NamespaceDeleted, format!("{about}{message} ({})", why(intent)))
         }
         StepOutcome::ScaledDown { workloads } => {
-            let message =
-                format!("{workloads} workloads are scaled down; status.scaledDown records their replicas");
+            let (are, their) = if *workloads == 1 { ("is", "its") } else { ("are", "their") };
+            let number = count(*workloads, "workload");
+            let message = format!("{number} {are} scaled down; status.scaledDown records {their} replicas");
             complete(steps, intent, Reason::ScaledDown, message.clone(), now);
             note(false, Reason::ScaledDown, format!("{about}{message}; `coppice wake` undoes it"))
         }
@@ -168,11 +176,9 @@ pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Tim
             } else {
                 format!("{LEFT_ALONE}{}", skipped.join(", "))
             };
-            note(
-                !skipped.is_empty(),
-                Reason::Woken,
-                format!("{workloads} workloads have their replicas back{kept}"),
-            )
+            let have_their = if *workloads == 1 { "has its" } else { "have their" };
+            let number = count(*workloads, "workload");
+            note(!skipped.is_empty(), Reason::Woken, format!("{number} {have_their} replicas back{kept}"))
         }
         StepOutcome::WebhookDelivered { response } => {
             let message = format!("the receiver answered {response}");
@@ -211,8 +217,7 @@ fn failed(
 ) -> Vec<PlannedEvent> {
     let attempts = intent.attempts + 1;
     if intent.action == Action::Webhook && last {
-        let tried = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
-        let message = format!("given up after {tried}, the last: {}", shorten(error));
+        let message = format!("given up after {}, the last: {}", count(attempts, "attempt"), shorten(error));
         complete(steps, intent, Reason::WebhookGivenUp, message.clone(), now);
         return vec![PlannedEvent {
             warning: true,
@@ -317,10 +322,8 @@ pub fn truncate_text(text: &mut String, most: usize) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_left_alone_is_found_in_the_message_that_says_so() {
-        let now = Timestamp::UNIX_EPOCH;
-        let intent = Intent {
+    fn waking(now: Timestamp) -> Intent {
+        Intent {
             id: "i".to_owned(),
             policy: String::new(),
             action: Action::Wake,
@@ -332,14 +335,38 @@ mod tests {
             last_error: None,
             reason: String::new(),
             evidence: std::collections::BTreeMap::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_was_left_alone_is_found_in_the_message_that_says_so() {
+        let now = Timestamp::UNIX_EPOCH;
         let message = |skipped: &[&str]| {
             let skipped = skipped.iter().map(|&workload| workload.to_owned()).collect();
             let outcome = StepOutcome::Woken { workloads: 1, skipped };
-            apply(&mut Steps::default(), &intent, &outcome, now).remove(0).message
+            apply(&mut Steps::default(), &waking(now), &outcome, now).remove(0).message
         };
         assert_eq!(left_alone(&message(&[])), None);
         let two = ["Deployment a (it is gone)", "CronJob b (it runs)"];
         assert_eq!(left_alone(&message(&two)), Some("Deployment a (it is gone), CronJob b (it runs)"));
+    }
+
+    #[test]
+    fn one_workload_is_spoken_of_as_one() {
+        let now = Timestamp::UNIX_EPOCH;
+        let said = |outcome: StepOutcome| {
+            apply(&mut Steps::default(), &waking(now), &outcome, now).remove(0).message
+        };
+        let woken = |workloads| said(StepOutcome::Woken { workloads, skipped: Vec::new() });
+        assert_eq!(woken(1), "1 workload has its replicas back");
+        assert_eq!(woken(2), "2 workloads have their replicas back");
+        let scaled_down = |workloads| said(StepOutcome::ScaledDown { workloads });
+        let undo = "; `coppice wake` undoes it";
+        let single = format!("1 workload is scaled down; status.scaledDown records its replicas{undo}");
+        assert_eq!(scaled_down(1), single);
+        let none = format!("0 workloads are scaled down; status.scaledDown records their replicas{undo}");
+        assert_eq!(scaled_down(0), none);
+        assert_eq!(giving_back(1), "giving 1 workload its replicas back");
+        assert_eq!(giving_back(3), "giving 3 workloads their replicas back");
     }
 }

@@ -81,7 +81,7 @@ fn a_failed_pod_and_no_pods_are_no_success() {
     scene.pods[1].phase = PodPhase::Failed;
     assert_eq!(scene.says(60), "PodFailed: pod test has failed");
     scene.pods.clear();
-    assert_eq!(scene.says(61), "TooFewPods: 0 of at least 1 pods have succeeded (minPods)");
+    assert_eq!(scene.says(61), "TooFewPods: 0 of at least 1 pod has succeeded (minPods)");
 }
 
 #[test]

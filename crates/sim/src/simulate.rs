@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 pub use coppice_controllers::OperatorOptions;
+use coppice_quantity::count;
 use coppice_runtime::intervals::ResyncIntervals;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -127,7 +128,7 @@ fn copy(request: &SimulationRequest) -> anyhow::Result<(Server, Vec<String>)> {
         known.insert(meta::name(object).to_owned());
         adopt(&mut server, object, &mut notes);
     }
-    let mut other = 0;
+    let mut other = 0_u32;
     for object in rest {
         let version = object["apiVersion"].as_str().unwrap_or_default();
         let ours = version.starts_with("coppice.dev/");
@@ -153,7 +154,9 @@ fn copy(request: &SimulationRequest) -> anyhow::Result<(Server, Vec<String>)> {
         adopt(&mut server, &without(object, left_out), &mut notes);
     }
     if other > 0 {
-        notes.push(format!("{other} objects of kinds that the operator does not look at are left out"));
+        let are = if other == 1 { "is" } else { "are" };
+        let left_out = count(other, "object");
+        notes.push(format!("{left_out} of kinds that the operator does not look at {are} left out"));
     }
     Ok((server, notes))
 }

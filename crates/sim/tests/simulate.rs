@@ -225,7 +225,7 @@ fn unreadable_kinds_are_reported() {
     let notes = forecast.notes.join("\n");
     assert!(notes.contains("left out: NamespaceManager a/m: "), "{notes}");
     assert!(notes.contains("namespace gone was not given"), "{notes}");
-    assert!(notes.contains("1 objects of kinds"), "{notes}");
+    assert!(notes.contains("1 object of kinds"), "{notes}");
     assert_eq!(forecast.managers.len(), 1);
 }
 

@@ -173,7 +173,7 @@ async fn kept(clusters: &Clusters) -> Test {
         "NOT REVOKED: ClusterAccess team/away: ",
         label.as_str(),
         "cluster kept: ManagedCluster team/shop: the Cluster team/shop stays as it is, and is neither changed nor deleted any more",
-        "0 revoked, 1 not revoked, 1 kept, 1 clusters kept, 0 with a finalizer",
+        "0 revoked, 1 not revoked, 1 kept, 1 cluster kept, 0 with a finalizer",
     ] {
         ensure!(text.contains(line), "{line:?} is missing:\n{text}");
     }
@@ -231,7 +231,7 @@ async fn revoked(clusters: &Clusters, program: &mut Program) -> Test {
     ensure!(output.status.success(), "{output:?}");
     for line in [
         "revoked: ClusterAccess team/kept\n",
-        "1 revoked, 0 not revoked, 0 kept, 1 clusters kept, 0 with a finalizer",
+        "1 revoked, 0 not revoked, 0 kept, 1 cluster kept, 0 with a finalizer",
     ] {
         ensure!(text.contains(line), "{line:?} is missing:\n{text}");
     }

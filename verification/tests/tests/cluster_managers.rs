@@ -328,7 +328,7 @@ async fn more_become_due_than_the_budget_has(test_cluster: &TestCluster) -> Test
     test_cluster.namespace("arrivals-a").await?;
     test_cluster.apply(manager).await?;
     let said = budget(test_cluster, "False", "BudgetBelowArrivals").await?;
-    let expected = "6 namespaces become due in an hour by the cluster managers that enforce, and the budget is 1 destructive steps: raise \
+    let expected = "6 namespaces become due in an hour by the cluster managers that enforce, and the budget is 1 destructive step: raise \
                     perHour to 6 or more in spec.governor of CoppiceConfig/coppice";
     ensure!(said == expected, "{said}");
     let published = async || {
@@ -579,7 +579,7 @@ fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
         let share = async || {
             let manager = test_cluster.get("cnsman", "", "owned").await.ok()??;
             let condition = condition(&manager, "OwnersKnown");
-            let says = condition["message"] == "1 of 2 governed namespaces (50 %) do not say who owns them";
+            let says = condition["message"] == "1 of 2 governed namespaces (50 %) does not say who owns them";
             (condition["status"] == "False" && says).then_some(())
         };
         test_cluster.until("the share without an owner is shown", share).await?;

@@ -261,7 +261,7 @@ fn kubectl_get_alone_says_what_will_happen_next() -> Test {
         }
         ensure!(!words.contains(&"WHY"), "{table}");
         let table = test_cluster.kubectl(ADMIN, &["get", "nsman", "-n", "columns", "-o", "wide"]).await?;
-        let why = "scaleDown: 0 of at least 1 pods have succeeded (minPods); delete: the ttl ends at 2099-01-01T00:00:00Z";
+        let why = "scaleDown: 0 of at least 1 pod has succeeded (minPods); delete: the ttl ends at 2099-01-01T00:00:00Z";
         ensure!(table.contains(why), "{table}");
         Ok(())
     })

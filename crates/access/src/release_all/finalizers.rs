@@ -1,5 +1,6 @@
 //! Takes our finalizer off all objects of a kind.
 
+use coppice_quantity::count;
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Gate;
 use coppice_runtime::object::OwnKind;
@@ -32,7 +33,7 @@ pub(super) async fn take_off<K: OwnKind>(
         if kept.is_empty() {
             return Ok(Vec::new());
         }
-        tracing::info!("the finalizer is taken off {} objects of the kind {}", kept.len(), K::KIND);
+        tracing::info!("the finalizer is taken off {} of the kind {}", count(kept.len(), "object"), K::KIND);
         let mut results = each(kept, |object| take_off_one::<K>(clients.clone(), gate.clone(), object)).await;
         results.sort_by(|(a, _), (b, _)| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         let mut left = Vec::new();

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use coppice_clusters::kubeconfig::Unencrypted;
+use coppice_quantity::count;
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::events::Events;
@@ -194,7 +195,7 @@ async fn dry_run(setup: &Setup) -> anyhow::Result<()> {
     for line in &lines {
         print_line(line);
     }
-    print_line(&format!("dry run: {} objects, and nothing was changed", lines.len()));
+    print_line(&format!("dry run: {}, and nothing was changed", count(lines.len(), "object")));
     Ok(())
 }
 

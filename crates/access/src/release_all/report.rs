@@ -4,6 +4,7 @@ use anyhow::bail;
 use coppice_api::Reason;
 use coppice_clusters::valid_until;
 use coppice_clusters_api::names::LABEL_ACCESS;
+use coppice_quantity::count;
 use coppice_runtime::events::Events;
 use coppice_runtime::object::{OwnKind, reference};
 use jiff::Timestamp;
@@ -90,10 +91,12 @@ impl Tally {
         let Self { revoked, not_revoked, kept, clusters } = self;
         let left = left.len();
         print_line(&format!(
-            "{revoked} revoked, {not_revoked} not revoked, {kept} kept, {clusters} clusters kept, {left} with a finalizer"
+            "{revoked} revoked, {not_revoked} not revoked, {kept} kept, {} kept, {left} with a finalizer",
+            count(*clusters, "cluster")
         ));
         if left > 0 {
-            bail!("{left} objects have a finalizer still: see the list; coppice-access goes on");
+            let have = if left == 1 { "has" } else { "have" };
+            bail!("{} {have} a finalizer still: see the list; coppice-access goes on", count(left, "object"));
         }
         Ok(())
     }

@@ -186,7 +186,7 @@ async fn what_keeps_its_finalizer_is_named_and_is_an_error() {
     assert!(left.len() == 1 && left[0].starts_with("ClusterAccess team/a: "), "{left:?}");
     assert!(Tally::default().conclude(&[]).is_ok());
     let error = Tally::default().conclude(&left).unwrap_err().to_string();
-    assert!(error.starts_with("1 objects have a finalizer still"), "{error}");
+    assert!(error.starts_with("1 object has a finalizer still"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

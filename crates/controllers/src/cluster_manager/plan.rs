@@ -17,6 +17,7 @@ use coppice_lifecycle::cluster::approval::ApprovalState;
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::cluster::observed;
 use coppice_lifecycle::facts::AnnotationKeys;
+use coppice_quantity::count;
 use jiff::Timestamp;
 
 use super::observe::Observation;
@@ -171,12 +172,17 @@ fn approved(
             state("Unknown", Reason::NotCounted, "its namespaces are not counted yet".to_owned())
         }
         ApprovalState::Missing(why) => {
-            let then =
-                if spec.enforces() { "nothing is done to them" } else { "with mode Enforce they would wait" };
+            let (were, whom) = if due == 1 { ("was", "it") } else { ("were", "them") };
+            let then = match (spec.enforces(), due) {
+                (true, _) => format!("nothing is done to {whom}"),
+                (false, 1) => "with mode Enforce it would wait".to_owned(),
+                (false, _) => "with mode Enforce they would wait".to_owned(),
+            };
             let message = format!(
-                "{due} namespaces were due before this spec had governed them for settle, more than the hourly budget of \
+                "{} {were} due before this spec had governed {whom} for settle, more than the hourly budget of \
                  {hourly}, and {why}: {then}. To approve it, set spec.approval to {{digest: {:?}, namespaces: {due}, \
                  validUntil: TIME}}, with the time until which that is meant, such as tomorrow",
+                count(due, "namespace"),
                 spec.enforcing_digest()
             );
             state("False", Reason::ApprovalNeeded, message)
@@ -208,10 +214,11 @@ fn budget(
     }
     let who =
         if counted { "the cluster managers that enforce" } else { "it, if it enforced, and those that do" };
+    let become_due = if needed == 1 { "becomes due" } else { "become due" };
     let message = format!(
-        "{needed} namespaces become due in an hour by {who}, and the budget is {} destructive steps: raise {} in \
-         spec.governor of CoppiceConfig/coppice",
-        enforce.hourly_budget,
+        "{} {become_due} in an hour by {who}, and the budget is {}: raise {} in spec.governor of CoppiceConfig/coppice",
+        count(needed, "namespace"),
+        count(enforce.hourly_budget, "destructive step"),
         raise.join(" and ")
     );
     state("False", Reason::BudgetBelowArrivals, message)
@@ -223,7 +230,9 @@ fn said_by_all(without: u32, governed: u32, what: &str, (all, some): (Reason, Re
         return state("True", all, "every governed namespace says it".to_owned());
     }
     let percent = u64::from(without) * 100 / u64::from(governed.max(1));
-    let message = format!("{without} of {governed} governed namespaces ({percent} %) do not say {what}");
+    let of = count(governed, "governed namespace");
+    let say = if without == 1 { "does not say" } else { "do not say" };
+    let message = format!("{without} of {of} ({percent} %) {say} {what}");
     state("False", some, message)
 }
 
@@ -249,9 +258,9 @@ fn ready(name: &str, counts: &NamespaceCounts, observation: &Observation) -> Con
     let refused = observation.refused.get(name);
     let refused = refused.map(|one| format!(". That of {} could not be written: {}", one.namespace, one.why));
     let message = format!(
-        "of {missing} of the {} namespaces that it governs the record does not say so yet; nothing is done to them before \
-         it does{}",
-        counts.governed,
+        "of {missing} of the {} that it governs the record does not say so yet; nothing is done to {} before it does{}",
+        count(counts.governed, "namespace"),
+        if missing == 1 { "it" } else { "them" },
         refused.unwrap_or_default()
     );
     state("False", Reason::RecordsPending, message)

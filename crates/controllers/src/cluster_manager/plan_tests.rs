@@ -85,11 +85,21 @@ fn a_record_that_is_refused_says_why_in_the_condition_of_its_own_manager() {
 
 /// The condition of this type, when so many are newly due, and so many in an hour, with ten steps an hour.
 fn condition(spec: &Value, type_: &str, newly_due: u32, per_hour: u32) -> String {
+    condition_with_budget(10, spec, type_, (newly_due, per_hour))
+}
+
+/// The same, with so many steps an hour.
+fn condition_with_budget(
+    hourly_budget: u32,
+    spec: &Value,
+    type_: &str,
+    (newly_due, per_hour): (u32, u32),
+) -> String {
     let manager = manager(spec, &json!({}));
     let mut observation = observation(Arc::clone(&manager), 3);
     let census = Arc::make_mut(observation.census.as_mut().unwrap());
     let enforce = &mut census.managers.get_mut("ci").unwrap().enforce;
-    (enforce.newly_due, enforce.per_hour, enforce.hourly_budget) = (newly_due, per_hour, 10);
+    (enforce.newly_due, enforce.per_hour, enforce.hourly_budget) = (newly_due, per_hour, hourly_budget);
     census.per_hour = if spec["mode"] == "Enforce" { per_hour } else { 0 };
     let (status, _) = written(&observation).unwrap();
     let one = condition::find(&status.conditions, type_).unwrap();
@@ -139,6 +149,18 @@ fn more_than_the_budget_needs_approval_and_says_what_to_write() {
         let says = condition(&approved(approval), APPROVED, namespaces, 0);
         assert!(says.contains(said), "{says}");
     }
+}
+
+#[test]
+fn what_becomes_due_or_is_allowed_once_is_spoken_of_as_one() {
+    let spec = json!({"mode": "Enforce", "selector": {"names": ["ci-*"]}});
+    let says = condition_with_budget(0, &spec, APPROVED, (1, 0));
+    assert!(says.contains(" 1 namespace was due before this spec had governed it for settle"), "{says}");
+    assert!(says.contains(": nothing is done to it. "), "{says}");
+    let says = condition_with_budget(0, &spec, BUDGET_SUFFICIENT, (0, 1));
+    assert!(says.contains(" 1 namespace becomes due in an hour by "), "{says}");
+    let says = condition_with_budget(1, &spec, BUDGET_SUFFICIENT, (0, 2));
+    assert!(says.contains(", and the budget is 1 destructive step: raise "), "{says}");
 }
 
 #[test]
@@ -225,7 +247,7 @@ fn conditions_show_the_share_of_namespaces_that_do_not_say_whose_or_what_for_the
     let owners = "False OwnersMissing: 2 of 3 governed namespaces (66 %) do not say who owns them";
     assert_eq!(says(2, 0, OWNERS_KNOWN), owners);
     let identities =
-        "False IdentitiesMissing: 1 of 3 governed namespaces (33 %) do not say what they were made for";
+        "False IdentitiesMissing: 1 of 3 governed namespaces (33 %) does not say what they were made for";
     assert_eq!(says(0, 1, IDENTITIES_KNOWN), identities);
     // Where nobody reads them there is nothing to say.
     let (status, said) =

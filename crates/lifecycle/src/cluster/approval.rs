@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coppice_mutants::{Mutant, active};
-use coppice_quantity::Duration;
+use coppice_quantity::{Duration, count};
 use jiff::Timestamp;
 
 use super::ValidClusterManager;
@@ -57,7 +57,9 @@ impl fmt::Display for Missing {
         match self {
             Self::NotGiven => f.write_str("there is no spec.approval"),
             Self::OtherSpec => f.write_str("spec.approval names the digest of another spec"),
-            Self::TooFew(namespaces) => write!(f, "spec.approval is for {namespaces} namespaces"),
+            Self::TooFew(namespaces) => {
+                write!(f, "spec.approval is for {}", count(*namespaces, "namespace"))
+            }
             Self::Expired(at) => write!(f, "spec.approval was valid until {at}"),
         }
     }

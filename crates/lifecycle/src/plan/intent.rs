@@ -24,7 +24,7 @@ pub(super) fn progress_message(action: Action, why: &str, attempts: u32) -> Stri
 
 /// The same for waking.
 pub(super) fn wake_message(status: &NamespaceManagerStatus) -> String {
-    format!("giving {} workloads their replicas back", status.steps.scaled_down.len())
+    record::giving_back(status.steps.scaled_down.len())
 }
 
 /// What becomes of the intent in the observed status.

@@ -11,6 +11,7 @@ use coppice_hierarchy::{Ledger, Quota, QuotaDecision, Resources, ValidTree, Writ
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
+use coppice_quantity::count;
 use jiff::{SignedDuration, Timestamp};
 
 use super::observe::{Observation, Stranded};
@@ -258,10 +259,8 @@ impl TreePlan {
         }
         let detaching = is_detaching(tree);
         if observation.children > 0 && detaching {
-            let message = format!(
-                "the tree is being detached: {} namespaces first",
-                observation.size.saturating_sub(1)
-            );
+            let below = count(observation.size.saturating_sub(1), "namespace");
+            let message = format!("the tree is being detached: {below} first");
             return Err((Reason::Detaching, message));
         }
         if observation.children > 0 {
@@ -293,7 +292,8 @@ impl TreePlan {
         let held =
             quota.and_then(|quota| quota.quota.as_ref().ok()).map_or(0, |quota| quota.ledger.held.len());
         if *children > 0 {
-            return format!("the tree is being detached: {children} Subnamespaces in namespace {name} first");
+            let children = count(*children, "Subnamespace");
+            return format!("the tree is being detached: {children} in namespace {name} first");
         }
         if held > 0 {
             return format!(
@@ -303,9 +303,13 @@ impl TreePlan {
         if *copies > 0 {
             // Nobody is woken by the last of them.
             self.next_check = now.checked_add(COPIES_LOOKED_AT).ok();
-            return format!(
-                "the tree is being detached: {copies} copies in namespace {name} become its own first"
-            );
+            return if *copies == 1 {
+                format!("the tree is being detached: 1 copy in namespace {name} becomes its own first")
+            } else {
+                format!(
+                    "the tree is being detached: {copies} copies in namespace {name} become its own first"
+                )
+            };
         }
         self.step = if quota.is_some() {
             Step::ReleaseStranded
@@ -415,13 +419,14 @@ fn root_deleted(observation: &Observation, spec: &ValidTree, ends: &str) -> Opti
 
 /// What happens with Subnamespaces that are left in a root which ended by force, while the tree is being detached.
 fn left_inside(observation: &Observation) -> String {
-    let (children, tree) = (observation.children, &observation.tree);
+    let (children, tree) = (count(observation.children, "Subnamespace"), &observation.tree);
     let name = tree.spec.as_ref().map_or("", |spec| spec.root.as_str());
     if observation.root.is_some() {
-        return format!("the tree is being detached: {children} Subnamespaces in namespace {name} first");
+        return format!("the tree is being detached: {children} in namespace {name} first");
     }
+    let are = if observation.children == 1 { "is" } else { "are" };
     format!(
-        "the tree is being detached, and the API server lets nobody change the {children} Subnamespaces that are left in namespace {name} \
+        "the tree is being detached, and the API server lets nobody change the {children} that {are} left in namespace {name} \
          without it: create it again (kubectl create namespace {name})"
     )
 }

@@ -39,6 +39,8 @@ fn a_namespace_is_taken_out_of_its_tree_from_the_bottom_up_and_stays() {
         refused(&holding, Reason::Detaching, "QuotaTransfers that have begun end first (1)");
         let copied = Observation { copies: 3, ..detaching(seen()) };
         refused(&copied, Reason::Detaching, "3 copies become the namespace's own first");
+        let copied = Observation { copies: 1, ..detaching(seen()) };
+        refused(&copied, Reason::Detaching, "1 copy becomes the namespace's own first");
         assert_eq!(plan(&detaching(seen())).step, Step::ReleaseQuota);
         let mut own = quota("shop-web", "4", "0", "1");
         Arc::get_mut(&mut own).unwrap().tree = None;

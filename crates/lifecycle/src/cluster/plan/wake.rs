@@ -50,7 +50,7 @@ impl Builder<'_> {
     }
 
     pub(super) fn wake(mut self, namespace: &NamespaceFacts) -> NamespacePlan {
-        let message = format!("giving {} workloads their replicas back", self.status.steps.scaled_down.len());
+        let message = record::giving_back(self.status.steps.scaled_down.len());
         let next = NextStep {
             action: Some(Action::Wake.to_string()),
             reason: Reason::InProgress.to_string(),

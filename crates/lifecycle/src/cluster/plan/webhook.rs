@@ -3,7 +3,7 @@
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceStatus, Reason};
 use coppice_mutants::{Mutant, active};
-use coppice_quantity::Duration;
+use coppice_quantity::{Duration, count};
 
 use super::decide::{Considered, Ruling};
 use super::{Builder, Governed, Judged, NamespacePlan, NamespaceStep};
@@ -128,8 +128,8 @@ impl Builder<'_> {
     /// Nothing waits any longer for a webhook: neither a deletion nor what its users ask for.
     fn give_up(mut self, governed: &Governed<'_>, intent: &Intent) -> NamespacePlan {
         let error = intent.last_error.as_deref().unwrap_or("it failed");
-        let message =
-            format!("given up after ten minutes and {} attempts, the last: {error}", intent.attempts);
+        let attempts = count(intent.attempts, "attempt");
+        let message = format!("given up after ten minutes and {attempts}, the last: {error}");
         let note = format!("policy {:?}: {message}", intent.policy);
         record::complete(&mut self.status.steps, intent, Reason::WebhookGivenUp, message, self.now);
         record::remember(&mut self.status.fired, intent, self.now);

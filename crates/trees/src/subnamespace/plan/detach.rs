@@ -86,10 +86,11 @@ impl SubnamespacePlan {
             }
         }
         if observation.copies > 0 {
-            return waits(format!(
-                "the tree is being detached: {} copies become the namespace's own first",
-                observation.copies
-            ));
+            let copies = match observation.copies {
+                1 => "1 copy becomes".to_owned(),
+                more => format!("{more} copies become"),
+            };
+            return waits(format!("the tree is being detached: {copies} the namespace's own first"));
         }
         if observation.quota.as_deref().is_some_and(ours) {
             self.step = Step::ReleaseQuota;
