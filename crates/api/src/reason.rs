@@ -261,8 +261,8 @@ reasons! {
     "Trees of namespaces" {
         /// The namespace that the Subnamespace is in belongs to no tree.
         NotInTree: [Ready, Event, Blocked], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
-        /// The NamespaceTree names a namespace that does not exist.
-        RootMissing: [Ready, Blocked], "Create the namespace that `spec.root` names.";
+        /// The NamespaceTree names a namespace that does not exist, or is another one than when the tree was set up.
+        RootMissing: [Ready, Blocked], "Create the namespace that `spec.root` names. If the tree was set up with one that was deleted since, delete the NamespaceTree, and create another one if the namespace is created again.";
         /// The root of the tree is being deleted, or is gone, while other namespaces are below it. They stay with the quota that they
         /// have: there is no namespace above to which they could move.
         RootDeleted: [Ready, Event, Blocked], "Delete the namespaces that the message names, or keep them without a tree: it has the commands.";

@@ -124,7 +124,8 @@ async fn missing(cluster: &Setup) -> Test {
     is_set_up(cluster, "late").await?;
     limited(cluster, &[("late", "10")]).await?;
     cluster.test_cluster.kubectl(ADMIN, &["delete", "namespace", "late"]).await?;
-    says(cluster, "late", "RootMissing", &["there is no namespace late"]).await?;
+    says(cluster, "late", "RootMissing", &["there is no namespace late any more: delete this NamespaceTree"])
+        .await?;
     cluster.test_cluster.namespace("late").await?;
     let another =
         ["another one than when the tree was set up", "delete this NamespaceTree, and create one for it"];

@@ -136,7 +136,16 @@ impl TreePlan {
             return Err((Reason::NamespaceProtected, message));
         }
         let Some(root) = observation.root.as_deref() else {
-            let message = format!("there is no namespace {}: create it", spec.root);
+            // Another namespace of that name is none that the tree was set up with.
+            let message = if self.status.root_uid.is_some() {
+                format!(
+                    "there is no namespace {} any more: delete this NamespaceTree (kubectl delete namespacetree {}), and create another one \
+                     if the namespace is created again",
+                    spec.root, observation.tree.name
+                )
+            } else {
+                format!("there is no namespace {}: create it", spec.root)
+            };
             return Err(root_deleted(observation, spec, "is gone").unwrap_or((Reason::RootMissing, message)));
         };
         if let Some(other) = &observation.other {

@@ -189,10 +189,13 @@ fn a_tree_is_ready_once_the_quota_of_its_root_is_in_force_and_another_total_is_n
 
 #[test]
 fn a_root_that_cannot_be_one_is_not_touched() {
+    let new = Observation { tree: tree(&json!({}), &json!({})), root: None, quota: None, ..ready() };
+    waits(&new, Reason::RootMissing, "there is no namespace shop: create it");
     waits(
         &Observation { root: None, ..ready() },
         Reason::RootMissing,
-        "there is no namespace shop: create it",
+        "there is no namespace shop any more: delete this NamespaceTree (kubectl delete namespacetree shop), and create another one if \
+         the namespace is created again",
     );
     let other = Some("it is the root of NamespaceTree old".to_owned());
     waits(
