@@ -7,6 +7,7 @@
 //! - [`scale_down`]: the same for workloads, a batch at a time.
 //! - [`wake`]: gives workloads their replicas back.
 //! - [`scale`]: lists workloads, and changes the size of one.
+//! - [`webhook`]: hands a webhook to an outbox.
 //!
 //! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease. Deleting and scaling down also take a
 //! [`Reservation`](governor::Reservation), by value: one is for one step. Deleting takes a
@@ -20,3 +21,4 @@ mod reverted;
 pub mod scale;
 pub mod scale_down;
 pub mod wake;
+pub mod webhook;

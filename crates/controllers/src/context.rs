@@ -101,6 +101,12 @@ impl WebhookSubject {
     }
 }
 
+impl std::fmt::Display for WebhookSubject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
 /// The startup configuration of this operator.
 #[derive(Clone, Debug)]
 pub struct OperatorOptions {

@@ -17,16 +17,12 @@ pub struct DeliveryWaiters {
 
 impl DeliveryWaiters {
     /// Has this called whenever an attempt has ended that was sent for an object of this kind.
-    pub(crate) fn on_ended(
-        &self,
-        kind: &'static str,
-        enqueue: impl Fn(&WebhookSubject) + Send + Sync + 'static,
-    ) {
+    pub fn on_ended(&self, kind: &'static str, enqueue: impl Fn(&WebhookSubject) + Send + Sync + 'static) {
         self.ended.write().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(enqueue)));
     }
 
     /// Has this called whenever there are new outboxes: something waits for them.
-    pub(crate) fn on_opened(&self, enqueue: impl Fn(&ControllerContext) + Send + Sync + 'static) {
+    pub fn on_opened(&self, enqueue: impl Fn(&ControllerContext) + Send + Sync + 'static) {
         self.opened.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(enqueue));
     }
 

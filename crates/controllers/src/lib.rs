@@ -31,6 +31,7 @@ pub mod wake_all;
 mod webhook;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions, WebhookSubject};
+pub use delivery_waiters::DeliveryWaiters;
 pub use health::WorkloadStores;
 pub use metrics::LifecycleMetrics;
 pub use outboxes::Outboxes;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_actions::webhook::delivery_of;
 use coppice_api::channel::Channel;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::notify::{MessageDelivery, MessageState, SupersededMessage};
@@ -20,7 +21,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::context::{ControllerContext, WebhookSubject};
-use crate::webhook::{delivery_of, when_there_is_room};
+use crate::webhook::when_there_is_room;
 
 /// Why a mail cannot be sent.
 const NO_ADDRESS: Problem = Problem::Message(

@@ -1,26 +1,29 @@
-//! Hands webhooks to the outbox, which delivers them in the background and enqueues their object after each attempt.
+//! The webhooks of managers and cluster managers, by the outbox of this program.
 
 use std::sync::Arc;
 
+use coppice_actions::webhook::{self, WebhookAttempt};
 use coppice_api::steps::{Action, Intent};
 use coppice_destination::AllowList;
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::{Delivery, WebhookMessage};
-use coppice_notify::outbox::AttemptState;
-use coppice_notify::webhook::WebhookRequest;
+use coppice_notify::outbox::Outbox;
 use coppice_runtime::object::OwnKind as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::context::{ControllerContext, WebhookSubject};
 
+/// The outbox of webhooks, if there is one and this intent is to call one.
+fn outbox(shared: &ControllerContext, intent: Option<&Intent>) -> Option<Outbox<WebhookSubject>> {
+    let outboxes = intent.filter(|intent| intent.action == Action::Webhook).and_then(|_| shared.outboxes());
+    outboxes.map(|outboxes| outboxes.webhooks)
+}
+
 /// What is known of the attempt at the webhook of this intent.
 pub(crate) fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
-    let attempt = intent
-        .filter(|intent| intent.action == Action::Webhook)
-        .and_then(|intent| shared.outboxes()?.webhooks.state(&intent.id));
-    attempt.map_or(Delivery::None, delivery_of)
+    outbox(shared, intent).map_or(Delivery::None, |outbox| webhook::delivery(&outbox, intent))
 }
 
 /// The webhook that one of these managers of a namespace has under way.
@@ -38,55 +41,24 @@ pub(crate) fn under_way<'a>(
     })
 }
 
-/// An attempt, as the planner takes it.
-pub(crate) fn delivery_of(attempt: AttemptState) -> Delivery {
-    match attempt {
-        AttemptState::InFlight => Delivery::InFlight,
-        AttemptState::Done(Ok(delivered)) => Delivery::Delivered(delivered.status.to_string()),
-        AttemptState::Done(Err(failure)) => Delivery::Failed {
-            error: failure.message,
-            permanent: failure.permanent,
-            retry_after: failure.retry_after,
-            by_channel: failure.by_channel,
-        },
-    }
-}
-
-/// Makes one attempt at a webhook, to where every one of the lists permits it. Returns when to try again, if the outbox does
-/// not take it now.
+/// Makes one attempt at a webhook, to where these hosts and the limits of the message permit it. Returns when to try again, if it is not
+/// taken now.
 pub(crate) fn submit(
     shared: &ControllerContext,
     subject: WebhookSubject,
     intent: &Intent,
     message: WebhookMessage,
-    allow: Vec<AllowList>,
+    hosts: AllowList,
 ) -> Option<Timestamp> {
     let Some(outboxes) = shared.outboxes() else { return shared.in_one_second() };
-    let namespace = subject.namespace.to_string();
-    let request = WebhookRequest {
-        id: intent.id.clone(),
-        destination: message.destination,
-        allow,
-        namespace: namespace.clone(),
-        body: message.body,
-        now: shared.now(),
-    };
-    let id = &intent.id;
-    let of = format!("{} {}/{}", subject.kind, subject.namespace, subject.name);
-    match outboxes.webhooks.submit(&namespace, subject, intent.attempts, request) {
-        Ok(_) => None,
-        // The outbox is full: others are served first.
-        Err(error) => {
-            tracing::warn!(of, %error, "webhook waits");
-            when_there_is_room(shared, id)
-        }
-    }
+    let namespace = Arc::clone(&subject.namespace);
+    let attempt = WebhookAttempt { intent, namespace: &namespace, message, hosts, now: shared.now() };
+    webhook::submit(&outboxes.webhooks, subject, attempt)
 }
 
-/// When to ask again for room in the outbox: not all at once, of which there may be thousands.
+/// When to ask again for room in the outbox.
 pub(crate) fn when_there_is_room(shared: &ControllerContext, id: &str) -> Option<Timestamp> {
-    let spread = id.bytes().fold(0_i64, |sum, byte| (sum * 31 + i64::from(byte)) % 10_000);
-    shared.now().checked_add(SignedDuration::from_millis(2_000 + spread)).ok()
+    webhook::when_there_is_room(id, shared.now())
 }
 
 /// Has the outbox drop an attempt whose outcome is in status.
@@ -95,9 +67,7 @@ pub(crate) fn acknowledge_attempt(
     before: Option<&Intent>,
     after: Option<&Intent>,
 ) {
-    let Some(intent) = before.filter(|intent| intent.action == Action::Webhook) else { return };
-    let recorded = after.is_none_or(|now| now.attempts != intent.attempts || now.id != intent.id);
-    if let Some(outboxes) = shared.outboxes().filter(|_| recorded) {
-        outboxes.webhooks.acknowledge(&intent.id);
+    if let Some(outbox) = outbox(shared, before) {
+        webhook::acknowledge(&outbox, before, after);
     }
 }

@@ -40,9 +40,11 @@ pub(super) const LAYERS: [Layer; 29] = [
         "coppice-actions",
         &[
             "coppice-api",
+            "coppice-destination",
             "coppice-kinds",
             "coppice-lifecycle",
             "coppice-mutants",
+            "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",
         ],

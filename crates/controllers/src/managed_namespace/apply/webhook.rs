@@ -33,7 +33,7 @@ pub(super) async fn submit(
         return Applied::Replan(record);
     }
     // The platform has written where it goes; special addresses are permitted by its settings alone.
-    let allow = shared.settings().0.hosts.clone().permitting(&message.destination);
+    let hosts = shared.settings().0.hosts.clone().permitting(&message.destination);
     let subject = WebhookSubject::of_record(name);
-    Applied::CheckAt(webhook::submit(shared, subject, intent, message, vec![allow]))
+    Applied::CheckAt(webhook::submit(shared, subject, intent, message, hosts))
 }

@@ -16,7 +16,7 @@ pub(super) async fn submit(
     shared: &ControllerContext,
     key: &ManagerKey,
     intent: &Intent,
-    mut message: WebhookMessage,
+    message: WebhookMessage,
 ) -> Result<StepResult, Interruption> {
     // The cache may be behind: what has been delivered already must not be sent again.
     let fresh = read::get::<Managers>(&shared.clients.reads, &key.namespace, &key.name).await;
@@ -24,13 +24,13 @@ pub(super) async fn submit(
     if manager.status.steps.intent.as_ref() != Some(intent) || manager.terminating {
         return Ok(StepResult::Changed(manager));
     }
-    let allow = std::iter::once(shared.settings().0.hosts.clone()).chain(message.limits.take()).collect();
+    let hosts = shared.settings().0.hosts.clone();
     let subject = WebhookSubject {
         kind: Managers::KIND,
         namespace: Arc::clone(&key.namespace),
         name: Arc::clone(&key.name),
     };
-    Ok(StepResult::Wait(webhook::submit(shared, subject, intent, message, allow)))
+    Ok(StepResult::Wait(webhook::submit(shared, subject, intent, message, hosts)))
 }
 
 #[cfg(test)]
