@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::proxy::{Match, Proxy, TraceEntry};
-use coppice_plane::{ADMIN, AuditEvent, HISTORY_ARGS, OPERATOR, Options, Pods};
+use coppice_plane::{AuditEvent, HISTORY_ARGS, OPERATOR, Options, Pods};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -116,8 +116,7 @@ impl Replica {
     /// Starts another operator in the place of one that has ended. A dead one does not give its lease back: it is taken
     /// away, so that no test waits for it to expire.
     pub async fn again(&mut self, test_cluster: &TestCluster, args: &[&str]) -> anyhow::Result<()> {
-        let lease = ["delete", "lease", "-n", "coppice-system", "--all"];
-        test_cluster.kubectl(ADMIN, &lease).await?;
+        test_cluster.remove_lease("coppice-system", "coppice-operator").await?;
         self.operator = Operator::spawn_by(test_cluster, &self.kubeconfig, args).await?;
         Ok(())
     }

@@ -303,6 +303,15 @@ impl TestCluster {
         self.admin().await?.patch(kind, namespace, name, &serde_json::from_str(patch)?).await
     }
 
+    /// Takes away the lease of a program that was killed, if it has left one: no test waits for it to expire.
+    pub async fn remove_lease(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let admin = self.admin().await?;
+        if admin.get("lease", namespace, name).await?.is_none() {
+            return Ok(());
+        }
+        admin.delete("lease", namespace, name, &json!({})).await
+    }
+
     /// Waits until there are settings, and their status says that the operator follows them.
     pub async fn settings(&self) -> anyhow::Result<Value> {
         self.until("the settings are in force", async || {

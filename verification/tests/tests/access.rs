@@ -110,9 +110,7 @@ impl Clusters {
 
     /// The same with further arguments.
     pub(crate) async fn next_life_with(&self, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<Program> {
-        let lease =
-            ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
-        self.here.kubectl(ADMIN, &lease).await?;
+        self.here.remove_lease("coppice-access-system", "coppice-access").await?;
         self.program_with(kubeconfig, &[["--unencrypted-loopback"].as_slice(), more].concat()).await
     }
 

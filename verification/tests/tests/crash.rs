@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Pods};
+use coppice_plane::{AuditEvent, OPERATOR, Options, Pods};
 use coppice_tests::fault_injection::SHORT_LEASE;
 use coppice_tests::proxy::Proxy;
 use coppice_tests::receiver::Receiver;
@@ -37,7 +37,7 @@ fn policy(action: &str) -> String {
 /// Starts an operator after another was killed. A dead one does not give its lease back: it is taken away, so that no test
 /// waits for it to expire.
 async fn next_life(test_cluster: &TestCluster) -> anyhow::Result<Operator> {
-    test_cluster.kubectl(ADMIN, &["delete", "lease", "-n", "coppice-system", "--all"]).await?;
+    test_cluster.remove_lease("coppice-system", "coppice-operator").await?;
     Operator::spawn(test_cluster, &[]).await
 }
 

@@ -109,9 +109,7 @@ impl Plane {
 
     /// The same by this kubeconfig of its account.
     pub(crate) async fn program_by(&self, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<Program> {
-        let lease =
-            ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
-        self.here.kubectl(ADMIN, &lease).await?;
+        self.here.remove_lease("coppice-access-system", "coppice-access").await?;
         let log = self.here.plane.dir().join("log/managed-shoot.log");
         Program::start(&binary("coppice-access")?, kubeconfig, log, |command| {
             command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);

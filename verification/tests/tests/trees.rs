@@ -48,8 +48,7 @@ impl Setup {
 
     /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
     pub(crate) async fn next_life(&self, account: &Path) -> anyhow::Result<Operator> {
-        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
-        self.test_cluster.kubectl(ADMIN, &lease).await?;
+        self.test_cluster.remove_lease("coppice-system", "coppice-trees").await?;
         Operator::spawn_by(&self.test_cluster, account, &["trees"]).await
     }
 

@@ -116,15 +116,15 @@ pub(crate) async fn delete_exactly(wire: &Wire, path: &str, dry: bool) -> anyhow
 
 /// Gives a user a role in a namespace, and waits until it is in force there for Subnamespaces.
 pub(crate) async fn bind(test_cluster: &TestCluster, namespace: &str, user: &str, role: &str) -> Test {
-    let (name, role, of) =
-        (format!("{user}-{role}"), format!("--clusterrole={role}"), format!("--user={user}"));
-    test_cluster.kubectl(ADMIN, &["create", "rolebinding", &name, "-n", namespace, &role, &of]).await?;
-    test_cluster
-        .until("the roles are added up", async || {
-            test_cluster.kubectl(user, &["get", "subnamespaces", "-n", namespace]).await.ok()
-        })
-        .await
-        .map(drop)
+    let rbac = "rbac.authorization.k8s.io";
+    let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": format!("{user}-{role}"), "namespace": namespace},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]});
+    test_cluster.admin().await?.create(&binding).await?;
+    let user = test_cluster.requests(user).await?;
+    let may_list = async || user.list("subnamespaces", namespace).await.ok().map(drop);
+    test_cluster.until("the roles are added up", may_list).await
 }
 
 #[test]

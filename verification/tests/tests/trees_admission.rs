@@ -31,8 +31,7 @@ impl Setup {
 
     /// The same after another was killed, whose lease is taken away.
     pub(crate) async fn asked_again(&self) -> anyhow::Result<Operator> {
-        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
-        self.test_cluster.kubectl(ADMIN, &lease).await?;
+        self.test_cluster.remove_lease("coppice-system", "coppice-trees").await?;
         self.asked().await
     }
 
