@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::proxy::{Match, Proxy, TraceEntry};
-use coppice_plane::{AuditEvent, HISTORY_ARGS, OPERATOR, Options, Pods};
+use coppice_plane::{AuditEvent, HISTORY_ARGS, OPERATOR};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -191,28 +191,27 @@ pub async fn with_timeout<T>(what: &str, future: impl Future<Output = T>) -> any
 }
 
 impl FaultTestbed {
-    /// A plane that remembers every revision, with Coppice installed, and no operator.
+    /// A plane with Coppice installed, and no operator.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::on(TestCluster::bare(Self::options()).await?).await
+        Self::on(TestCluster::start().await?).await
     }
 
-    /// The same on a plane without scheduler and node, for tests in which no pod has to run.
+    /// The same on a plane that remembers every revision, for [`Fault::Stale`](coppice_plane::proxy::Fault::Stale).
+    pub async fn start_with_history() -> anyhow::Result<Self> {
+        Self::on(TestCluster::start_with(&HISTORY_ARGS).await?).await
+    }
+
+    /// The same as `start` on a plane without scheduler and node, for tests in which no pod has to run.
     pub async fn start_without_pods() -> anyhow::Result<Self> {
-        let options = Options { pods: Pods::Pending, ..Self::options() };
-        Self::on(TestCluster::bare(options).await?).await
+        Self::on(TestCluster::start_without_pods().await?).await
     }
 
-    /// The same as `start`, however many planes run: for a test that waits for minutes and does little meanwhile.
-    pub async fn start_at_once() -> anyhow::Result<Self> {
-        Self::on(TestCluster::bare_at_once(Self::options()).await?).await
-    }
-
-    fn options() -> Options {
-        Options { apiserver_args: HISTORY_ARGS.map(str::to_owned).to_vec(), ..Options::default() }
+    /// The same, however many planes run: for a test that waits for minutes and does little meanwhile.
+    pub async fn start_without_pods_at_once() -> anyhow::Result<Self> {
+        Self::on(TestCluster::start_without_pods_at_once().await?).await
     }
 
     async fn on(test_cluster: TestCluster) -> anyhow::Result<Self> {
-        test_cluster.install().await?;
         test_cluster.apply(SETTINGS).await?;
         Ok(Self { test_cluster, receiver: Receiver::start(&[]).await?, works: BTreeMap::new() })
     }

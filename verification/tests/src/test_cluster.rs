@@ -108,7 +108,14 @@ fn without_deployment(name: &str) -> anyhow::Result<String> {
 impl TestCluster {
     /// Starts a plane on which `deploy/install.yaml` has been installed as a user would.
     pub async fn start() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(false).await?), ..Options::default() };
+        Self::start_with(&[]).await
+    }
+
+    /// The same with further arguments for the API server.
+    pub async fn start_with(apiserver_args: &[&str]) -> anyhow::Result<Self> {
+        let apiserver_args = apiserver_args.iter().map(|&arg| arg.to_owned()).collect();
+        let template = Some(template(false).await?);
+        let options = Options { apiserver_args, template, ..Options::default() };
         Self::bare(options).await?.installed().await
     }
 
@@ -118,14 +125,19 @@ impl TestCluster {
         Self::bare(options).await?.installed().await
     }
 
-    /// The same with `deploy/trees.yaml`, but for what needs a network of pods in it.
+    /// The same, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin soon.
+    pub async fn start_without_pods_at_once() -> anyhow::Result<Self> {
+        let options = Options { template: Some(template(false).await?), ..without_pods() };
+        Self::bare_at_once(options).await?.installed().await
+    }
+
+    /// The same as `start_without_pods` with `deploy/trees.yaml`, but for what needs a network of pods in it.
     pub async fn start_with_trees() -> anyhow::Result<Self> {
         let options = Options { template: Some(template(true).await?), ..without_pods() };
         Self::bare(options).await?.installed_with_trees().await
     }
 
-    /// The same as `start`, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
-    /// soon.
+    /// The same as `start`, however many other planes run.
     pub async fn start_at_once() -> anyhow::Result<Self> {
         let options = Options { template: Some(template(false).await?), ..Options::default() };
         Self::bare_at_once(options).await?.installed().await

@@ -120,7 +120,7 @@ async fn wrong_at_first(
     wrong: FaultRule,
     meanwhile: impl AsyncFnOnce(&TestCluster, &KeptNamespaces, &Replica) -> Test,
 ) -> Test {
-    let testbed = FaultTestbed::start_at_once().await?;
+    let testbed = FaultTestbed::start_without_pods_at_once().await?;
     let test_cluster = &testbed.test_cluster;
     let kept = KeptNamespaces::create(test_cluster).await?;
     let proxy = Proxy::start(&test_cluster.plane, None).await?;
@@ -176,7 +176,7 @@ fn one_api_server_of_two_that_is_an_hour_ahead_ends_nothing_early() -> Test {
 #[test]
 fn answers_without_a_time_destroy_nothing_until_there_is_one() -> Test {
     on_own_plane(async {
-        let testbed = FaultTestbed::start().await?;
+        let testbed = FaultTestbed::start_without_pods().await?;
         let test_cluster = &testbed.test_cluster;
         let proxy = Proxy::start(&test_cluster.plane, None).await?;
         let missing = proxy.add(FaultRule::new(Match::any(), ProxyFault::Date(Date::Removed)));

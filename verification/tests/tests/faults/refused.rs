@@ -164,7 +164,7 @@ fn a_silence_of_90_seconds_stops_deletions_until_an_event_arrives() -> Test {
     /// The silence, and what a busy machine needs beside it.
     const LONG: Duration = Duration::from_mins(6);
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start_at_once().await?;
+        let mut testbed = FaultTestbed::start_without_pods_at_once().await?;
         let replica = Replica::start(&testbed.test_cluster).await?;
         testbed.prepare(&[("due".to_owned(), Work::Delete)]).await?;
         // So late that 90 seconds of silence are over by then, also where it takes a while until they begin.

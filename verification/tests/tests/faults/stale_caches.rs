@@ -142,7 +142,7 @@ async fn revision(test_cluster: &TestCluster) -> anyhow::Result<u64> {
 #[test]
 fn started_on_caches_of_the_past_it_does_nothing_that_is_not_true_now() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_with_history().await?;
         let deletes = ["due", "held", "grown", "replaced", "withdrawn"];
         let mut works = deletes.map(|name| (name.to_owned(), Work::Delete)).to_vec();
         works.push(("changed".to_owned(), Work::Notify));
