@@ -40,7 +40,7 @@ pub(crate) async fn tenant(test_cluster: &TestCluster, namespace: &str) -> anyho
 #[test]
 fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         let mut operator = Operator::start(&test_cluster).await?;
         let uid = tenant(&test_cluster, "team-a").await?;
         let manager = "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: SLEEP, namespace: team-a}, spec: SPEC}";
@@ -125,7 +125,7 @@ fn forecast_is_right(fates: &[&Value], (_, due): &(String, jiff::Timestamp)) -> 
 #[test]
 fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_nothing() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start_at_once().await?;
+        let test_cluster = TestCluster::start_without_pods_at_once().await?;
         let _operator = Operator::start(&test_cluster).await?;
         let namespaces = [("ends", "delete"), ("stays", "scaleDown")];
         let spec = |after: &str, action: &str| {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use coppice_conformance::{Mismatch, Sequence, SequenceStep, Simulated, compare, sequence, smaller};
-use coppice_plane::{ADMIN, Options};
+use coppice_plane::{ADMIN, Options, Pods};
 use coppice_tests::test_cluster::repository;
 use coppice_tests::{TestCluster, on_own_plane};
 use futures::stream::{self, StreamExt as _};
@@ -68,8 +68,9 @@ impl Both {
 #[test]
 fn the_server_in_memory_answers_as_the_real_one() -> anyhow::Result<()> {
     on_own_plane(async {
-        // Without the admission policies: they are the product's, not the API server's.
-        let test_cluster = TestCluster::bare(Options::default()).await?;
+        // Without the admission policies: they are the product's, not the API server's. And no pod is one that is scheduled.
+        let options = Options { pods: Pods::Pending, ..Options::default() };
+        let test_cluster = TestCluster::bare(options).await?;
         let definitions = repository().join("deploy/crds");
         let definitions = definitions.to_str().context("a path that is no text")?;
         test_cluster.kubectl(ADMIN, &["apply", "--server-side", "-f", definitions]).await?;

@@ -124,7 +124,7 @@ pub(crate) async fn with_role(test_cluster: &TestCluster, role: &Value, without:
 #[test]
 fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start_at_once().await?;
+        let test_cluster = TestCluster::start_without_pods_at_once().await?;
         let role = operator_role(&test_cluster).await?;
         with_role(&test_cluster, &role, &["pods"]).await?;
         let operator = Operator::spawn(&test_cluster, &[]).await?;

@@ -110,7 +110,7 @@ fn labels_without_end_are_not_kept() -> Test {
 #[test]
 fn a_namespace_whose_labels_are_unknown_is_skipped() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         let metadata = json!({"name": "crowded", "labels": labels()});
         create(&test_cluster, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
             .await?;

@@ -1,7 +1,7 @@
 //! Large objects do not grow the operator's memory.
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, Options};
+use coppice_plane::{ADMIN, Options, Pods};
 use coppice_tests::{Operator, TestCluster, on_own_plane};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
@@ -131,7 +131,8 @@ fn what_tenants_write_does_not_decide_how_much_memory_is_taken() -> Test {
         let managers = count("COPPICE_TEST_LARGE_MANAGERS", 4);
         let jobs = count("COPPICE_TEST_LARGE_JOBS", 1);
         // An audit log would keep all of it.
-        let test_cluster = TestCluster::bare(Options { audit: false, ..Options::default() }).await?;
+        let options = Options { audit: false, pods: Pods::Pending, ..Options::default() };
+        let test_cluster = TestCluster::bare(options).await?;
         test_cluster.install().await?;
         let mut operator = Operator::start(&test_cluster).await?;
         others_go_on(&test_cluster, &operator, "before").await?;
