@@ -79,21 +79,36 @@ fn without_pods() -> Options {
     Options { pods: Pods::Pending, ..Options::default() }
 }
 
-/// What is installed on a plane, with or without trees: installed once in this process, by whoever needs it first.
-async fn template(with_trees: bool) -> anyhow::Result<Template> {
-    static TEMPLATES: [OnceCell<Template>; 2] = [const { OnceCell::const_new() }; 2];
+/// What planes start from.
+#[derive(Clone, Copy)]
+enum Installed {
+    /// `deploy/install.yaml`.
+    Operator,
+    /// The same, and `deploy/trees.yaml`.
+    Trees,
+    /// `deploy/access.yaml` alone.
+    Access,
+}
+
+/// What is installed on a plane: installed once in this process, by whoever needs it first. Planes that start from the same are one
+/// cluster by their namespaces' uids.
+async fn template(installed: Installed) -> anyhow::Result<Template> {
+    static TEMPLATES: [OnceCell<Template>; 3] = [const { OnceCell::const_new() }; 3];
     let install = async || {
-        let below = if with_trees { Some(Box::pin(template(false)).await?) } else { None };
+        let below = match installed {
+            Installed::Trees => Some(Box::pin(template(Installed::Operator)).await?),
+            Installed::Operator | Installed::Access => None,
+        };
         let options = Options { template: below, ..without_pods() };
         let test_cluster = TestCluster::bare_at_once(options).await?;
-        if with_trees {
-            test_cluster.install_trees().await?;
-        } else {
-            test_cluster.install().await?;
+        match installed {
+            Installed::Operator => test_cluster.install().await?,
+            Installed::Trees => test_cluster.install_trees().await?,
+            Installed::Access => test_cluster.install_access().await?,
         }
         anyhow::Ok(test_cluster.plane.into_template().await?)
     };
-    TEMPLATES[usize::from(with_trees)].get_or_try_init(install).await.cloned()
+    TEMPLATES[installed as usize].get_or_try_init(install).await.cloned()
 }
 
 fn without_deployment(name: &str) -> anyhow::Result<String> {
@@ -114,39 +129,48 @@ impl TestCluster {
     /// The same with further arguments for the API server.
     pub async fn start_with(apiserver_args: &[&str]) -> anyhow::Result<Self> {
         let apiserver_args = apiserver_args.iter().map(|&arg| arg.to_owned()).collect();
-        let template = Some(template(false).await?);
+        let template = Some(template(Installed::Operator).await?);
         let options = Options { apiserver_args, template, ..Options::default() };
         Self::bare(options).await?.installed().await
     }
 
     /// The same on a plane without scheduler and node, for tests in which no pod has to run: they stay `Pending`.
     pub async fn start_without_pods() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(false).await?), ..without_pods() };
+        let options = Options { template: Some(template(Installed::Operator).await?), ..without_pods() };
         Self::bare(options).await?.installed().await
     }
 
     /// The same, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin soon.
     pub async fn start_without_pods_at_once() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(false).await?), ..without_pods() };
+        let options = Options { template: Some(template(Installed::Operator).await?), ..without_pods() };
         Self::bare_at_once(options).await?.installed().await
     }
 
     /// The same as `start_without_pods` with `deploy/trees.yaml`, but for what needs a network of pods in it.
     pub async fn start_with_trees() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(true).await?), ..without_pods() };
+        let options = Options { template: Some(template(Installed::Trees).await?), ..without_pods() };
         Self::bare(options).await?.installed_with_trees().await
     }
 
     /// The same as `start`, however many other planes run.
     pub async fn start_at_once() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(false).await?), ..Options::default() };
+        let options = Options { template: Some(template(Installed::Operator).await?), ..Options::default() };
         Self::bare_at_once(options).await?.installed().await
     }
 
     /// The same as `start_with_trees`, however many other planes run.
     pub async fn start_with_trees_at_once() -> anyhow::Result<Self> {
-        let options = Options { template: Some(template(true).await?), ..without_pods() };
+        let options = Options { template: Some(template(Installed::Trees).await?), ..without_pods() };
         Self::bare_at_once(options).await?.installed_with_trees().await
+    }
+
+    /// A plane without scheduler and node, on which `deploy/access.yaml` is installed and nothing else of Coppice. It may have another
+    /// audit policy.
+    pub async fn start_with_access(audit_policy: Option<String>) -> anyhow::Result<Self> {
+        let template = Some(template(Installed::Access).await?);
+        let this = Self::bare(Options { audit_policy, template, ..without_pods() }).await?;
+        this.access_in_force().await?;
+        Ok(this)
     }
 
     async fn installed(self) -> anyhow::Result<Self> {
@@ -243,6 +267,24 @@ impl TestCluster {
         let manifest = trees_manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &manifest).await?;
         self.trees_in_force().await
+    }
+
+    /// Installs `deploy/access.yaml`, without the Deployment, and waits until its kinds are served.
+    async fn install_access(&self) -> anyhow::Result<()> {
+        self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
+        self.access_in_force().await
+    }
+
+    /// Waits until the kinds of access are served.
+    async fn access_in_force(&self) -> anyhow::Result<()> {
+        let admin = self.admin().await?;
+        self.until("the kinds of access are served", async || {
+            for kind in ["clusteraccesses", "clusterproviders", "managedclusters"] {
+                admin.list(kind, "").await.ok()?;
+            }
+            Some(())
+        })
+        .await
     }
 
     /// Waits until the policies of trees are in force.

@@ -14,7 +14,7 @@ use coppice_tests::demo::credentials;
 use coppice_tests::demo::screen::Screen;
 use coppice_tests::program::Program;
 use coppice_tests::requests::{self, Requests};
-use coppice_tests::test_cluster::{access_manifest, binary, repository};
+use coppice_tests::test_cluster::{binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -66,15 +66,12 @@ impl Clusters {
 
     /// With another audit policy where the program runs.
     pub(crate) async fn start_with(audit_policy: Option<String>) -> anyhow::Result<Self> {
-        let here = TestCluster::bare(Options { audit_policy, ..bare() }).await?;
+        let here = TestCluster::start_with_access(audit_policy).await?;
         Self::of(here, TestCluster::bare_at_once(target()).await?).await
     }
 
-    /// The same of two planes.
+    /// The same of two planes, of which the first has access installed.
     pub(crate) async fn of(here: TestCluster, there: TestCluster) -> anyhow::Result<Self> {
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
-        let admin = here.admin().await?;
-        here.until("the kind is served", async || admin.list("clacc", "").await.ok()).await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         here.namespace("team").await?;
         there.namespace("shop").await?;

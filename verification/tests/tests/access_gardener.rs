@@ -45,7 +45,7 @@ fn gardener_issues_for_a_shoot_what_it_grants_to_those_alone_whom_a_provider_all
 
 /// A plane that is a garden as well, and another one that is its Shoot `shop`, with a ClusterProvider `dev`.
 pub(crate) async fn garden_and_shoot() -> anyhow::Result<(Garden, Clusters)> {
-    let here = TestCluster::bare(bare()).await?;
+    let here = TestCluster::start_with_access(None).await?;
     let garden = Garden::start(&here.plane).await?;
     let trusted = here.plane.dir().join("clients.crt");
     std::fs::write(&trusted, &garden.authority().certificate)?;

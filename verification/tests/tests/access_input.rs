@@ -2,11 +2,9 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_tests::test_cluster::access_manifest;
 use coppice_tests::{TestCluster, on_own_plane};
 use serde_json::Value;
 
-use crate::access::bare;
 use crate::access_control::raw_requests::{Wire, WireResponse};
 use crate::trees_input::Case;
 
@@ -39,12 +37,7 @@ fn is_all(case: &Case, answer: &WireResponse) -> Test {
 #[test]
 fn what_is_written_wrong_is_refused_with_what_to_write_instead() -> Test {
     on_own_plane(async {
-        let here = TestCluster::bare(bare()).await?;
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
-        let requests = here.admin().await?;
-        for kind in ["clacc", "clprov", "mcl"] {
-            here.until("the kind is served", async || requests.list(kind, "").await.ok()).await?;
-        }
+        let here = TestCluster::start_with_access(None).await?;
         here.namespace(NAMESPACE).await?;
         let admin = Wire::new(&here, ADMIN)?;
         let cases: Vec<Case> = serde_yaml::from_str(CASES)?;

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, ALICE, Options, Pods};
+use coppice_plane::{ADMIN, ALICE};
 use coppice_tests::cluster_api::{self, SECRET_TYPE, create_kubeconfig};
 use coppice_tests::program::Program;
-use coppice_tests::test_cluster::{access_manifest, binary, repository};
+use coppice_tests::test_cluster::{binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -113,13 +113,8 @@ impl Plane {
 #[test]
 fn a_cluster_is_made_by_cluster_api_changed_and_deleted() -> Test {
     on_own_plane(async {
-        let here = TestCluster::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
+        let here = TestCluster::start_with_access(None).await?;
         cluster_api::install(&here).await?;
-        let admin = here.admin().await?;
-        for kind in ["mcl", "clacc"] {
-            here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
-        }
         here.namespace("team").await?;
         let account = here.service_account("coppice-access-system", "coppice-access").await?;
         let plane = Plane { here };

@@ -9,7 +9,7 @@ use coppice_tests::shoot::PROJECT_NAMESPACE;
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
-use super::access::{bare, writes};
+use super::access::writes;
 use super::managed_shoot::{Plane, managed_cluster, operation, pool};
 
 type Test = anyhow::Result<()>;
@@ -17,7 +17,7 @@ type Test = anyhow::Result<()>;
 #[test]
 fn killed_at_every_write_there_is_one_shoot_and_none_at_the_end() -> Test {
     on_own_plane(async {
-        let here = TestCluster::bare(bare()).await?;
+        let here = TestCluster::start_with_access(None).await?;
         let _garden = Garden::start(&here.plane).await?;
         let plane = Plane::start(here).await?;
         let proxy = Proxy::start(&plane.here.plane, None).await?;

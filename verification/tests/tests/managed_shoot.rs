@@ -11,7 +11,7 @@ use coppice_plane::{ADMIN, AuditEvent, ClientAuthority, Garden, Options};
 use coppice_tests::program::Program;
 use coppice_tests::requests;
 use coppice_tests::shoot::{self, PROJECT_NAMESPACE, create_cloud, create_project, give_cluster};
-use coppice_tests::test_cluster::{access_manifest, binary, repository};
+use coppice_tests::test_cluster::{binary, repository};
 use coppice_tests::{TestCluster, condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -72,15 +72,11 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// A plane that is the garden as well.
+    /// A plane that has access installed, and is the garden as well.
     pub(crate) async fn start(here: TestCluster) -> anyhow::Result<Self> {
-        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
         create_project(&here).await?;
         create_cloud(&here).await?;
         let admin = here.admin().await?;
-        for kind in ["mcl", "clprov"] {
-            here.until("the kind is served", async || admin.list(kind, "").await.ok()).await?;
-        }
         here.namespace("team").await?;
         for example in ["garden", "garden-clusters"] {
             let path = repository().join(format!("examples/access/{example}.yaml"));
@@ -195,7 +191,7 @@ impl Plane {
 #[test]
 fn a_shoot_is_made_by_gardener_changed_and_deleted() -> Test {
     on_own_plane(async {
-        let here = TestCluster::bare(bare()).await?;
+        let here = TestCluster::start_with_access(None).await?;
         let garden = Garden::start(&here.plane).await?;
         let plane = Plane::start(here).await?;
         let mut program = plane.program().await?;
