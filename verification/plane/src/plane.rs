@@ -29,7 +29,8 @@ use crate::{
 const ATTEMPTS: usize = 5;
 /// Generous: a busy machine is not a broken one, and a process that ends is noticed at once.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_mins(4);
-pub(crate) const POLL: Duration = Duration::from_millis(20);
+/// An API server that starts looks through all of its parts each time it is asked whether it is ready, for five seconds and longer.
+pub(crate) const POLL: Duration = Duration::from_millis(100);
 /// Below the range from which systems give out ports to outgoing connections, which would race with the listeners.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
