@@ -2,29 +2,24 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, ALICE};
-use coppice_tests::{condition, on_own_plane};
+use coppice_tests::condition;
 use serde_json::{Value, json};
 
 use crate::cli::coppice;
-use crate::trees::Setup;
+use crate::trees::{Setup, on_shared_trees};
 use crate::trees_access::bind;
 
 type Test = anyhow::Result<()>;
 
 #[test]
 fn namespaces_have_what_the_tree_allows_and_what_is_inherited() -> Test {
-    on_own_plane(async {
-        let cluster = Setup::start().await?;
-        let program = cluster.program().await?;
-        let scenario = async {
-            begins(&cluster).await?;
-            inherits(&cluster).await?;
-            sets(&cluster).await?;
-            refusals(&cluster).await?;
-            ends(&cluster).await?;
-            exchanges(&cluster).await
-        };
-        scenario.await.with_context(|| program.last_lines())
+    on_shared_trees(async |cluster| {
+        begins(cluster).await?;
+        inherits(cluster).await?;
+        sets(cluster).await?;
+        refusals(cluster).await?;
+        ends(cluster).await?;
+        exchanges(cluster).await
     })
 }
 
