@@ -80,8 +80,8 @@ async fn a_webhook_is_sent_for_an_object_of_any_kind_and_its_outcome_is_known_un
     assert_eq!(delivery(&outbox, Some(&decided)), delivered);
     acknowledge(&outbox, Some(&decided), None);
     assert_eq!(delivery(&outbox, Some(&decided)), Delivery::None);
-    let received = receiver.0.lock().unwrap();
-    let [request] = &received[..] else { panic!("{received:?}") };
+    let requests = receiver.0.lock().unwrap();
+    let [request] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!((&*request.id, &*request.namespace, &*request.body), ("id-1", "ci-1", &b"{}"[..]));
     assert_eq!(request.allow, [hosts("*.example.org"), hosts("hook.example.org")]);
 }

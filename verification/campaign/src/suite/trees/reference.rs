@@ -332,14 +332,15 @@ pub fn against_sums(seed: u64) -> anyhow::Result<AgainstSums> {
     let mut model = Model::new();
     let (scenario, expected) = generated(seed, &mut model);
     let plan = SUITE.without_faults(scenario, seed);
-    let (seen, mut differences) = coppice_sim::run::run(&plan, |record| {
+    let (observations, mut differences) = coppice_sim::run::run(&plan, |record| {
         let after = |number: u64| observed(record, Duration::from_secs(START + number * PAUSE));
-        let seen: Vec<Sums> = (1..=OPERATIONS).map(after).collect();
-        (seen, oracle::judge(&SUITE, record, None).into_parts().0)
+        let sums: Vec<Sums> = (1..=OPERATIONS).map(after).collect();
+        (sums, oracle::judge(&SUITE, record, None).into_parts().0)
     })?;
-    for (number, ((what, sums), seen)) in expected.iter().zip(&seen).enumerate() {
-        if seen != sums {
-            differences.push(format!("after operation {number}, {what}: {seen:?} in the place of {sums:?}"));
+    for (number, ((what, sums), observation)) in expected.iter().zip(&observations).enumerate() {
+        if observation != sums {
+            differences
+                .push(format!("after operation {number}, {what}: {observation:?} in the place of {sums:?}"));
         }
     }
     Ok(AgainstSums { differences, outcomes: model.outcomes })
