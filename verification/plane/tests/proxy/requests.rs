@@ -103,9 +103,12 @@ async fn responses_are_corrupted() {
         .proxy
         .add(FaultRule::new(get(), ProxyFault::Corruption(Corruption::Slow(Duration::from_millis(320)))));
     bench.through.get("a").await.unwrap();
-    let slowed = |entry: &TraceEntry| entry.took().is_some_and(|took| took >= Duration::from_millis(320));
+    // Where the machine is busy, others may take as long by themselves.
+    let slowed = |entry: &TraceEntry| {
+        entry.faults == ["spoil"] && entry.took().is_some_and(|took| took >= Duration::from_millis(320))
+    };
     let entry = with_timeout("the slow answer", bench.proxy.trace().wait_for(slowed)).await;
-    assert_eq!((entry.verb.as_str(), entry.faults, entry.status), ("get", vec!["spoil"], Some(200)));
+    assert_eq!((entry.verb.as_str(), entry.status), ("get", Some(200)));
     drop(slow);
 
     let made_up =
