@@ -3,7 +3,7 @@
 use coppice_api::steps::Action;
 use coppice_kinds::Namespaces;
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::settings::{PlatformSettings, Refusal};
+use coppice_lifecycle::settings::{PlatformSettings, SpecRefusal};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::Request;
@@ -33,7 +33,7 @@ pub enum DeletionOutcome {
 pub enum DeleteError {
     /// The namespace is protected. Decisions check this as well: seeing it here means that the settings have changed since.
     #[error("{}", .0.message)]
-    Protected(Refusal),
+    Protected(SpecRefusal),
     /// The lease was lost since the permit was given: another replica may lead by now.
     #[error("not deleted: {0}")]
     NotLeading(#[from] NotLeader),

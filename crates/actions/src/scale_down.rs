@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use coppice_api::manager::{ScaleDown, WorkloadSelector};
 use coppice_api::{Reason, ScaledDown, ScaledWorkload, Steps};
 use coppice_lifecycle::record::StepOutcome;
-use coppice_lifecycle::settings::{PlatformSettings, Refusal};
+use coppice_lifecycle::settings::{PlatformSettings, SpecRefusal};
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::client::Clients;
 use coppice_runtime::error::chain;
@@ -291,7 +291,7 @@ async fn to_scale_down<D: ScaleDecision>(
 enum SelectError {
     /// The installation does not scale such a kind.
     #[error("{}", .0.message)]
-    Refused(Refusal),
+    Refused(SpecRefusal),
     /// A kind could not be listed.
     #[error("{plural} could not be listed: {}", chain(source))]
     List { plural: String, source: kube::Error },

@@ -4,7 +4,7 @@ use coppice_api::ScaledWorkload;
 use coppice_api::manager::WorkloadSelector;
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::record::StepOutcome;
-use coppice_lifecycle::settings::Refusal;
+use coppice_lifecycle::settings::SpecRefusal;
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::client::Clients;
 use coppice_runtime::error::chain;
@@ -31,7 +31,7 @@ pub enum WakeResult {
 pub enum WakeWorkloadError {
     /// The installation does not scale its kind at present.
     #[error("{}", .0.message)]
-    Kind(Refusal),
+    Kind(SpecRefusal),
     /// It could not be read.
     #[error("{}", chain(.0))]
     Read(#[from] kube::Error),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Share;
-use coppice_lifecycle::settings::Refusal;
+use coppice_lifecycle::settings::SpecRefusal;
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -40,7 +40,7 @@ pub enum CascadeStep {
     /// The lowest are on their way.
     Going,
     /// What is left below is protected: for this reason, among others.
-    Protected(Refusal),
+    Protected(SpecRefusal),
 }
 
 /// Nothing below is deleted.
@@ -124,7 +124,7 @@ pub fn next_below(below: &[Descendant<'_>], settings: &PlatformSettings) -> Casc
     if let Some(at) = lowest.iter().find(may_go) {
         return CascadeStep::Delete(*at);
     }
-    let refusals: Vec<Refusal> = lowest.iter().filter_map(|at| below[*at].protection(settings)).collect();
+    let refusals: Vec<SpecRefusal> = lowest.iter().filter_map(|at| below[*at].protection(settings)).collect();
     match refusals.first() {
         Some(refusal) if refusals.len() == lowest.len() => CascadeStep::Protected(refusal.clone()),
         _ => CascadeStep::Going,
@@ -184,7 +184,7 @@ pub fn share(in_cascade: bool, tree: &str, namespaces: u32, all_trees: u64) -> S
 
 impl Descendant<'_> {
     /// Why it stays, if its namespace is protected.
-    pub fn protection(&self, settings: &PlatformSettings) -> Option<Refusal> {
+    pub fn protection(&self, settings: &PlatformSettings) -> Option<SpecRefusal> {
         self.namespace.filter(|own| !own.terminating).and_then(|own| settings.protection(own))
     }
 }

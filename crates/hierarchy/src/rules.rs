@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use coppice_api::Reason;
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_lifecycle::glob::permits;
-use coppice_lifecycle::settings::Refusal;
+use coppice_lifecycle::settings::SpecRefusal;
 use coppice_quantity::count;
 
 use crate::resource_name::ResourceName;
@@ -38,13 +38,13 @@ pub struct NewNamespace<'a> {
 
 impl Rules<'_> {
     /// Why a namespace may not be created, whatever quota it asks for; nothing if it may.
-    pub fn against(&self, new: &NewNamespace<'_>) -> Vec<Refusal> {
+    pub fn against(&self, new: &NewNamespace<'_>) -> Vec<SpecRefusal> {
         let Self { tree, spec } = self;
         let NewNamespace { root, parent, name, depth, namespaces } = *new;
         let mut broken = Vec::new();
         if !permits(&spec.names, (root, parent), name) {
             let patterns = spec.names.join(", ").replace("{parent}", parent).replace("{root}", root);
-            broken.push(Refusal {
+            broken.push(SpecRefusal {
                 reason: Reason::NameNotAllowed,
                 message: format!(
                     "NamespaceTree {tree} permits no namespace {name} in {parent}: name it by one of spec.names, here {patterns}"
@@ -52,7 +52,7 @@ impl Rules<'_> {
             });
         }
         if depth > spec.max_depth {
-            broken.push(Refusal {
+            broken.push(SpecRefusal {
                 reason: Reason::TooDeep,
                 message: format!(
                     "namespace {name} would be {depth} below the root, and NamespaceTree {tree} permits {} (spec.maxDepth): create it \
@@ -62,7 +62,7 @@ impl Rules<'_> {
             });
         }
         if namespaces >= spec.max_namespaces {
-            broken.push(Refusal {
+            broken.push(SpecRefusal {
                 reason: Reason::TooManyNamespaces,
                 message: format!(
                     "NamespaceTree {tree} has {} and permits {} (spec.maxNamespaces): delete a Subnamespace that \
@@ -76,7 +76,7 @@ impl Rules<'_> {
     }
 
     /// Whether a request leaves out what the tree requires of every one.
-    pub fn against_request(&self, asked: &Resources) -> Option<Refusal> {
+    pub fn against_request(&self, asked: &Resources) -> Option<SpecRefusal> {
         let required = self.spec.required.iter();
         let missing: Vec<&str> =
             required.filter(|name| !asked.names(name)).map(ResourceName::as_str).collect();
@@ -86,11 +86,11 @@ impl Rules<'_> {
             missing.join(", "),
             self.tree
         );
-        (!missing.is_empty()).then_some(Refusal { reason: Reason::InvalidSpec, message })
+        (!missing.is_empty()).then_some(SpecRefusal { reason: Reason::InvalidSpec, message })
     }
 
     /// Whether labels or annotations are asked for that the tree does not allow.
-    pub fn against_metadata(&self, asked: &NamespaceMetadata) -> Option<Refusal> {
+    pub fn against_metadata(&self, asked: &NamespaceMetadata) -> Option<SpecRefusal> {
         let allowed = &self.spec.metadata.allowed;
         let kinds = [
             ("labels", &asked.labels, &allowed.labels),
@@ -107,7 +107,7 @@ impl Rules<'_> {
             keys.join(", "),
             self.tree
         );
-        Some(Refusal { reason: Reason::MetadataNotAllowed, message })
+        Some(SpecRefusal { reason: Reason::MetadataNotAllowed, message })
     }
 }
 

@@ -10,7 +10,7 @@ use coppice_mutants::{Mutant, active};
 use crate::cluster::selection::contest;
 use crate::cluster::{ClusterManagerFacts, TenantLimits, ValidClusterManager};
 use crate::facts::NamespaceFacts;
-use crate::settings::Refusal;
+use crate::settings::SpecRefusal;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 
 /// The limits of the managers in one namespace.
@@ -91,7 +91,7 @@ impl<'a> NamespaceLimits<'a> {
     }
 
     /// Why this manager cannot be followed, if so: the first impossible policy stops all of them.
-    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> Option<Refusal> {
+    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> Option<SpecRefusal> {
         let Self::Of { manager, limits } = self else { return None };
         spec.policies().iter().find_map(|policy| refuse(manager, limits, policy, &namespace.name))
     }
@@ -111,11 +111,16 @@ impl<'a> NamespaceLimits<'a> {
     }
 }
 
-fn refuse(manager: &str, limits: &TenantLimits, policy: &ValidPolicy, namespace: &str) -> Option<Refusal> {
+fn refuse(
+    manager: &str,
+    limits: &TenantLimits,
+    policy: &ValidPolicy,
+    namespace: &str,
+) -> Option<SpecRefusal> {
     let because = |reason, message: String| {
         let message =
             format!("policy {:?}: {message} (spec.limits of ClusterNamespaceManager {manager})", policy.name);
-        Some(Refusal { reason, message })
+        Some(SpecRefusal { reason, message })
     };
     let action: Action = policy.action.kind();
     if limits.actions.as_ref().is_some_and(|permitted| !permitted.contains(&action)) {

@@ -25,7 +25,7 @@ use crate::limits::NamespaceLimits;
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
 use crate::record;
-use crate::settings::{PlatformSettings, Refusal};
+use crate::settings::{PlatformSettings, SpecRefusal};
 use crate::steps;
 use crate::valid_spec::{ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
@@ -203,7 +203,7 @@ fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let spec = match observed.manager.spec {
         Ok(spec) => spec,
         Err(why) => {
-            let refusal = Refusal { reason: Reason::InvalidSpec, message: why.to_string() };
+            let refusal = SpecRefusal { reason: Reason::InvalidSpec, message: why.to_string() };
             return builder.refused(&refusal);
         }
     };
@@ -366,9 +366,9 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Why the manager cannot be followed, if so.
-    fn refusal(&self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Option<Refusal> {
+    fn refusal(&self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Option<SpecRefusal> {
         let name = &snapshot.namespace.name;
-        let too_many = || Refusal {
+        let too_many = || SpecRefusal {
             reason: Reason::TooManyManagers,
             message: format!(
                 "namespace {name} has {MAX_MANAGERS} older NamespaceManagers, and only so many of a namespace are \
@@ -390,7 +390,7 @@ impl<'a> PlanBuilder<'a> {
             && manager.status.observed_generation == Some(manager.generation)
     }
 
-    fn refused(mut self, refusal: &Refusal) -> Plan {
+    fn refused(mut self, refusal: &SpecRefusal) -> Plan {
         self.withdraw_notice(&refusal.message);
         let before = self.observed.manager.status;
         let known = before.phase == Some(Phase::Refused)

@@ -39,7 +39,7 @@ pub struct ScaleKind {
 
 /// Why something that a manager or a Subnamespace asks for is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SpecRefusal {
     /// The enumerated reason.
     pub reason: Reason,
     /// The message: what, why, and who can change it.
@@ -69,7 +69,7 @@ impl PlatformSettings {
 
     /// Why this must not be done to the namespace, whoever asks for it, if so. Checked when deciding, and again on a fresh read
     /// before acting.
-    pub fn forbids(&self, action: Action, namespace: &NamespaceFacts) -> Option<Refusal> {
+    pub fn forbids(&self, action: Action, namespace: &NamespaceFacts) -> Option<SpecRefusal> {
         if !action.is_destructive() {
             return None;
         }
@@ -89,7 +89,7 @@ impl PlatformSettings {
     }
 
     /// Why this namespace is never deleted or scaled down, if so.
-    pub fn protection(&self, namespace: &NamespaceFacts) -> Option<Refusal> {
+    pub fn protection(&self, namespace: &NamespaceFacts) -> Option<SpecRefusal> {
         if active(Mutant::ProtectionIgnored) {
             return None;
         }
@@ -106,17 +106,17 @@ impl PlatformSettings {
         } else {
             return None;
         };
-        Some(Refusal {
+        Some(SpecRefusal {
             reason: Reason::NamespaceProtected,
             message: format!("namespace {name} is protected: {why}; it is never deleted or scaled down"),
         })
     }
 
     /// Why this manager cannot be followed in this namespace, if so: the first impossible policy stops all of them.
-    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> Option<Refusal> {
+    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> Option<SpecRefusal> {
         let tenants = &self.config.tenants;
         if tenants.namespace_selector.as_ref().is_some_and(|s| !s.matches(&namespace.labels)) {
-            return Some(Refusal {
+            return Some(SpecRefusal {
                 reason: Reason::NamespaceNotSelected,
                 message: format!(
                     "managers are not allowed in namespace {}: spec.tenants.namespaceSelector of CoppiceConfig/coppice does not select it",
@@ -127,9 +127,9 @@ impl PlatformSettings {
         spec.policies().iter().find_map(|policy| self.refuse_policy(policy, namespace))
     }
 
-    fn refuse_policy(&self, policy: &ValidPolicy, namespace: &NamespaceFacts) -> Option<Refusal> {
+    fn refuse_policy(&self, policy: &ValidPolicy, namespace: &NamespaceFacts) -> Option<SpecRefusal> {
         let because = |reason, message: String| {
-            Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
+            Some(SpecRefusal { reason, message: format!("policy {:?}: {message}", policy.name) })
         };
         let action = policy.action.kind();
         if !self.config.tenants.actions.iter().any(|&permitted| action == permitted.into()) {
@@ -158,7 +158,7 @@ impl PlatformSettings {
     }
 
     /// The kind that a workload selector names, if the installation scales it.
-    pub fn resource(&self, selector: &WorkloadSelector) -> Result<ScaleKind, Refusal> {
+    pub fn resource(&self, selector: &WorkloadSelector) -> Result<ScaleKind, SpecRefusal> {
         let builtin = match selector.kind.as_str() {
             "Deployment" => Some(("apps/v1", "deployments")),
             "StatefulSet" => Some(("apps/v1", "statefulsets")),
@@ -178,7 +178,7 @@ impl PlatformSettings {
         let listed = self.scale_kinds.iter().find(|k| {
             k.kind == selector.kind && selector.api_version.as_deref() == Some(k.api_version.as_str())
         });
-        listed.cloned().ok_or_else(|| Refusal {
+        listed.cloned().ok_or_else(|| SpecRefusal {
             reason: Reason::KindNotAllowed,
             message: format!(
                 "kind {} ({}) is not scaled by this installation: an administrator can add it to scaleKinds of the chart",
@@ -190,12 +190,12 @@ impl PlatformSettings {
 }
 
 /// Why a namespace that others of its tree are below is not deleted: they would be left without it.
-fn has_children(namespace: &NamespaceFacts) -> Option<Refusal> {
+fn has_children(namespace: &NamespaceFacts) -> Option<SpecRefusal> {
     if active(Mutant::ProtectionIgnored) || active(Mutant::ChildrenIgnored) {
         return None;
     }
     let name = &namespace.name;
-    namespace.labels.get(names::LABEL_CHILDREN).map(|_| Refusal {
+    namespace.labels.get(names::LABEL_CHILDREN).map(|_| SpecRefusal {
         reason: Reason::HasChildren,
         message: format!(
             "namespace {name} has subnamespaces: it is not deleted before they are (kubectl get subnamespaces -n {name})"
