@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_kinds::{Claims, DaemonSets, Deployments, Jobs, Pods, ReplicaSets, StatefulSets};
-use coppice_lifecycle::health::facts::{ContainerState, ControllerRef, PodHealth, Readiness, Rollout};
+use coppice_lifecycle::health::facts::{ContainerState, ControllerRef, PodHealth, PodReadiness, Rollout};
 use coppice_runtime::decode::item;
 use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
@@ -155,12 +155,12 @@ fn of_a_pod_that_runs_it_is_kept_that_nobody_says_whether_it_is_ready() {
     let unknown = |status: Value| pod(&status).map(|health| health.readiness);
     for conditions in [json!(null), json!([]), json!([ready("Unknown")]), json!([ready("")])] {
         let status = json!({"phase": "Running", "conditions": conditions});
-        assert_eq!(unknown(status), Some(Readiness::Unknown), "{conditions}");
+        assert_eq!(unknown(status), Some(PodReadiness::Unknown), "{conditions}");
     }
     // Its phase says that its node does not answer; one that has not started is not ready, whatever nobody says.
-    assert_eq!(unknown(json!({"phase": "Unknown"})), Some(Readiness::Unknown));
+    assert_eq!(unknown(json!({"phase": "Unknown"})), Some(PodReadiness::Unknown));
     let since = at("2026-01-01T00:00:00Z");
-    assert_eq!(unknown(json!({"phase": "Pending"})), Some(Readiness::NotReady { since }));
+    assert_eq!(unknown(json!({"phase": "Pending"})), Some(PodReadiness::NotReady { since }));
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use coppice_api::{Labels, NamespacePhase};
 use coppice_lifecycle::facts::{PodFacts, PodPhase};
-use coppice_lifecycle::health::facts::{ContainerFacts, ContainerState, PodHealth, Readiness, Termination};
+use coppice_lifecycle::health::facts::{
+    ContainerFacts, ContainerState, PodHealth, PodReadiness, Termination,
+};
 
 use crate::support::health::{Scene, at, spec};
 
@@ -17,7 +19,7 @@ fn crashed(name: &str, phase: PodPhase, message: &str) -> PodFacts {
         if phase == PodPhase::Failed { (ContainerState::Ended(ended), None) } else { (loops, Some(ended)) };
     let health = PodHealth {
         owner: None,
-        readiness: Readiness::NotReady { since: at(10) },
+        readiness: PodReadiness::NotReady { since: at(10) },
         unschedulable: None,
         gated: false,
         failed: None,

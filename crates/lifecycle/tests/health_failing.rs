@@ -6,7 +6,7 @@ use coppice_api::health::{FailingObject, IgnoreRule, ShortWorkload};
 use coppice_lifecycle::facts::{JobFacts, JobState, ObjectSlice, PodFacts, PodPhase};
 use coppice_lifecycle::health::facts::{
     ClaimFacts, ContainerFacts, ContainerState, ControllerRef, FailureReport, JobHealth, PodHealth,
-    Readiness, Rollout, Termination, WorkloadFacts,
+    PodReadiness, Rollout, Termination, WorkloadFacts,
 };
 use coppice_lifecycle::health::{Failures, KnownFailures, Workloads, failing};
 use jiff::{SignedDuration, Timestamp};
@@ -95,7 +95,7 @@ fn report(since: i64, reason: &str, message: &str) -> FailureReport {
 fn pod(name: &str, owner: Option<ControllerRef>) -> PodFacts {
     let health = PodHealth {
         owner,
-        readiness: Readiness::NotReady { since: at(10) },
+        readiness: PodReadiness::NotReady { since: at(10) },
         unschedulable: None,
         gated: false,
         failed: None,
@@ -375,7 +375,7 @@ fn a_roll_out_that_cannot_begin_says_why() {
 fn a_pod_does_not_fail_because_nobody_says_whether_it_is_ready() {
     let mut scene = Scene { pods: vec![pod("web", None)], ..Scene::default() };
     assert_eq!(scene.lines(700), ["Pod web PodsNotReady"]);
-    health(&mut scene.pods[0]).readiness = Readiness::Unknown;
+    health(&mut scene.pods[0]).readiness = PodReadiness::Unknown;
     assert_eq!(scene.look(100_000), Failures::default());
 }
 
@@ -385,7 +385,7 @@ fn a_line_keeps_its_instant_and_its_message_while_it_stands() {
     scene.pods = vec![waiting(of_web("web-1-b"), "CrashLoopBackOff")];
     let first = scene.seen(60).failing;
     scene.pods = vec![waiting(of_web("web-1-c"), "CrashLoopBackOff")];
-    health(&mut scene.pods[0]).readiness = Readiness::NotReady { since: at(200) };
+    health(&mut scene.pods[0]).readiness = PodReadiness::NotReady { since: at(200) };
     assert_eq!(scene.seen(300).failing, first);
     scene.pods.clear();
     assert_eq!(scene.seen(400).failing, []);

@@ -2,7 +2,7 @@
 
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::health::facts::{
-    ContainerFacts, ContainerState, FailureReport, PodHealth, Readiness, Termination,
+    ContainerFacts, ContainerState, FailureReport, PodHealth, PodReadiness, Termination,
 };
 use coppice_runtime::kind::LenientTime;
 use jiff::Timestamp;
@@ -103,7 +103,7 @@ pub(crate) fn pod_health(
     let prepares = status.init_container_statuses.iter().flatten().map(|one| container(one, !one.ready));
     let others = status.container_statuses.iter().flatten().map(|one| container(one, false));
     let containers: Vec<_> = prepares.chain(others).flatten().take(MOST).collect();
-    if readiness == Readiness::Ready && containers.is_empty() {
+    if readiness == PodReadiness::Ready && containers.is_empty() {
         return None;
     }
     let scheduled = ConditionWire::find(conditions, ConditionType::PodScheduled);
@@ -129,16 +129,18 @@ pub(crate) fn pod_health(
 }
 
 /// Whether a pod is ready. What its node does not say is not known.
-fn readiness(conditions: Option<&[ConditionWire]>, phase: PodPhase, created: Timestamp) -> Readiness {
+fn readiness(conditions: Option<&[ConditionWire]>, phase: PodPhase, created: Timestamp) -> PodReadiness {
     match ConditionWire::find(conditions, ConditionType::Ready) {
         // One that has failed is not ready, whatever was true of it before.
-        Some(ready) if ready.status == ConditionStatus::True && phase != PodPhase::Failed => Readiness::Ready,
+        Some(ready) if ready.status == ConditionStatus::True && phase != PodPhase::Failed => {
+            PodReadiness::Ready
+        }
         // The node does not answer: how the pod is, nobody knows.
-        Some(ready) if ready.status == ConditionStatus::Unknown => Readiness::Unknown,
-        Some(ready) => Readiness::NotReady { since: ready.since(created) },
+        Some(ready) if ready.status == ConditionStatus::Unknown => PodReadiness::Unknown,
+        Some(ready) => PodReadiness::NotReady { since: ready.since(created) },
         // Its kubelet does not say.
-        None if matches!(phase, PodPhase::Running | PodPhase::Unknown) => Readiness::Unknown,
-        None => Readiness::NotReady { since: created },
+        None if matches!(phase, PodPhase::Running | PodPhase::Unknown) => PodReadiness::Unknown,
+        None => PodReadiness::NotReady { since: created },
     }
 }
 

@@ -112,7 +112,7 @@ pub struct PodHealth {
     /// What controls it, if anything.
     pub owner: Option<ControllerRef>,
     /// Whether it is ready.
-    pub readiness: Readiness,
+    pub readiness: PodReadiness,
     /// Why no node can take it, if so.
     pub unschedulable: Option<FailureReport>,
     /// Whether it is not to be scheduled yet: something holds it back on purpose.
@@ -127,7 +127,7 @@ pub struct PodHealth {
 
 /// Whether a pod is ready, as far as its node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
+pub enum PodReadiness {
     /// It is.
     Ready,
     /// It is not.
@@ -139,7 +139,7 @@ pub enum Readiness {
     Unknown,
 }
 
-impl Readiness {
+impl PodReadiness {
     /// Since when it is not ready, if that is known.
     pub const fn not_ready_since(self) -> Option<Timestamp> {
         match self {

@@ -2,7 +2,7 @@
 
 use coppice_mutants::{Mutant, active};
 
-use super::facts::{PodHealth, Readiness, Rollout, WorkloadFacts, Workloads};
+use super::facts::{PodHealth, PodReadiness, Rollout, WorkloadFacts, Workloads};
 use crate::facts::{PodFacts, PodPhase};
 
 /// Whether everything that is to run is known to be ready: a pod runs, each is ready or has succeeded, and no workload lacks one or
@@ -42,9 +42,9 @@ fn pod_is_ready(pod: &PodFacts) -> bool {
 
 fn says_ready(health: &PodHealth) -> bool {
     match health.readiness {
-        Readiness::Ready => true,
-        Readiness::NotReady { .. } => false,
-        Readiness::Unknown => active(Mutant::UnknownIsReady),
+        PodReadiness::Ready => true,
+        PodReadiness::NotReady { .. } => false,
+        PodReadiness::Unknown => active(Mutant::UnknownIsReady),
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::facts::ObjectSlice;
 
-    fn running(readiness: Option<Readiness>) -> PodFacts {
+    fn running(readiness: Option<PodReadiness>) -> PodFacts {
         let health = readiness.map(|readiness| PodHealth {
             owner: None,
             readiness,
@@ -82,9 +82,9 @@ mod tests {
         for (readiness, ready) in [
             (None, true),
             // Something else is kept of it: it has crashed before.
-            (Some(Readiness::Ready), true),
-            (Some(Readiness::NotReady { since }), false),
-            (Some(Readiness::Unknown), false),
+            (Some(PodReadiness::Ready), true),
+            (Some(PodReadiness::NotReady { since }), false),
+            (Some(PodReadiness::Unknown), false),
         ] {
             let pods = [running(None), running(readiness)];
             let workloads = Workloads { pods: ObjectSlice::Slice(&pods), ..Workloads::EMPTY };

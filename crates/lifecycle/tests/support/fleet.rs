@@ -23,7 +23,7 @@ use coppice_lifecycle::facts::{
     AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::health::Workloads;
-use coppice_lifecycle::health::facts::{FailureReport, PodHealth, Readiness, Rollout, WorkloadFacts};
+use coppice_lifecycle::health::facts::{FailureReport, PodHealth, PodReadiness, Rollout, WorkloadFacts};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::ServerTime;
@@ -126,7 +126,7 @@ impl Environment {
         let health = self.starts_since.map(|since| {
             Box::new(PodHealth {
                 owner: None,
-                readiness: Readiness::NotReady { since: at(since) },
+                readiness: PodReadiness::NotReady { since: at(since) },
                 unschedulable: None,
                 gated: false,
                 failed: None,
