@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::page;
-use crate::port::Page;
+use crate::port::HttpResponse;
 
 /// So long what the API server has said holds.
 const ALLOWED_FOR: Duration = Duration::from_mins(1);
@@ -59,7 +59,7 @@ impl Access {
     }
 
     /// Nothing if the caller may get `path`; otherwise the answer that says why not.
-    pub(crate) async fn refused(&self, headers: &HeaderMap, path: &'static str) -> Option<Page> {
+    pub(crate) async fn refused(&self, headers: &HeaderMap, path: &'static str) -> Option<HttpResponse> {
         let Some(token) = bearer(headers) else {
             return Some(unauthorized("a token is needed: send the header Authorization: Bearer TOKEN\n"));
         };
@@ -157,7 +157,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-fn unauthorized(text: &'static str) -> Page {
+fn unauthorized(text: &'static str) -> HttpResponse {
     let mut page = page::text(StatusCode::UNAUTHORIZED, text);
     page.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     page

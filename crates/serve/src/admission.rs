@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::page;
-use crate::port::{Handler, Page, PortLimits};
+use crate::port::{Handler, HttpResponse, PortLimits};
 use crate::rate::RateLimit;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -163,11 +163,15 @@ impl<R: Reviewer> Admission<R> {
     }
 
     /// The answer to a request with this body, for callers without a connection, such as simulations.
-    pub async fn answer_to(&self, body: &[u8]) -> Page {
+    pub async fn answer_to(&self, body: &[u8]) -> HttpResponse {
         self.in_time(self.review(body)).await
     }
 
-    async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Result<(Page, &'static str), Page>
+    async fn answer<B>(
+        &self,
+        peer: IpAddr,
+        request: Request<B>,
+    ) -> Result<(HttpResponse, &'static str), HttpResponse>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
     {
@@ -190,7 +194,7 @@ impl<R: Reviewer> Admission<R> {
     }
 
     /// The body of a request, which may come slowly: only a large one takes a place meanwhile, of those for large ones.
-    async fn read<B>(&self, body: B) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Page>
+    async fn read<B>(&self, body: B) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), HttpResponse>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
     {
@@ -213,7 +217,7 @@ impl<R: Reviewer> Admission<R> {
         Ok((read, large))
     }
 
-    async fn review(&self, body: &[u8]) -> Result<(Page, &'static str), Page> {
+    async fn review(&self, body: &[u8]) -> Result<(HttpResponse, &'static str), HttpResponse> {
         let review: Review<'_> = serde_json::from_slice(body).map_err(|error| {
             let text = format!("this is no AdmissionReview of admission.k8s.io/v1: {error}\n");
             page::text(StatusCode::BAD_REQUEST, text)
@@ -232,7 +236,10 @@ impl<R: Reviewer> Admission<R> {
     }
 
     /// An answer as long as somebody waits for it, measured.
-    async fn in_time(&self, answer: impl Future<Output = Result<(Page, &'static str), Page>>) -> Page {
+    async fn in_time(
+        &self,
+        answer: impl Future<Output = Result<(HttpResponse, &'static str), HttpResponse>>,
+    ) -> HttpResponse {
         let started = Instant::now();
         let (page, outcome) = match timeout(DEADLINE, answer).await {
             Ok(Ok(answered)) => answered,
@@ -259,7 +266,7 @@ struct Review<'a> {
     request: AdmissionRequest<'a>,
 }
 
-fn answer(uid: &str, verdict: &AdmissionVerdict) -> Page {
+fn answer(uid: &str, verdict: &AdmissionVerdict) -> HttpResponse {
     let response = match verdict {
         AdmissionVerdict::Allowed | AdmissionVerdict::Unknown => json!({"uid": uid, "allowed": true}),
         AdmissionVerdict::Denied { reason, message } => json!({
@@ -274,7 +281,7 @@ fn answer(uid: &str, verdict: &AdmissionVerdict) -> Page {
 }
 
 impl<R: Reviewer> Handler for Admission<R> {
-    async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Page {
+    async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> HttpResponse {
         self.in_time(self.answer(peer, request)).await
     }
 }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use crate::access::Access;
 use crate::page;
-use crate::port::{Handler, Page};
+use crate::port::{Handler, HttpResponse};
 
 /// The path, as RBAC names it in `nonResourceURLs`.
 pub const PATH: &str = "/metrics";
@@ -39,7 +39,7 @@ impl MetricsPage {
 
 impl Handler for MetricsPage {
     /// The body of a request is never read.
-    async fn respond(&self, _: IpAddr, request: Request<Incoming>) -> Page {
+    async fn respond(&self, _: IpAddr, request: Request<Incoming>) -> HttpResponse {
         if let Some(refused) = page::refused_but_read(request.method()) {
             return refused;
         }

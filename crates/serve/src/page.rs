@@ -5,10 +5,10 @@ use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
 
-use crate::port::Page;
+use crate::port::HttpResponse;
 
 /// Text with this status.
-pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Page {
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> HttpResponse {
     let mut page = Response::new(Full::new(text.into()));
     *page.status_mut() = status;
     page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -16,12 +16,12 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Page {
 }
 
 /// There is nothing at this path.
-pub(crate) fn nothing() -> Page {
+pub(crate) fn nothing() -> HttpResponse {
     text(StatusCode::NOT_FOUND, "nothing is here; / lists what is\n")
 }
 
 /// That something else than a read is refused; nothing if it is one.
-pub(crate) fn refused_but_read(method: &Method) -> Option<Page> {
+pub(crate) fn refused_but_read(method: &Method) -> Option<HttpResponse> {
     if method == Method::GET || method == Method::HEAD {
         return None;
     }

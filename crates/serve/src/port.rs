@@ -32,12 +32,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 const BUFFER: usize = 8192;
 
 /// An answer.
-pub type Page = Response<Full<Bytes>>;
+pub type HttpResponse = Response<Full<Bytes>>;
 
 /// What answers the requests on a port.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// The answer to a request that came from this address.
-    fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> impl Future<Output = Page> + Send;
+    fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> impl Future<Output = HttpResponse> + Send;
 }
 
 /// The port could not be opened.

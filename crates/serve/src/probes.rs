@@ -8,7 +8,7 @@ use http::{Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use crate::page;
-use crate::port::{Handler, Page};
+use crate::port::{Handler, HttpResponse};
 
 const INDEX: &str = "Coppice, a Kubernetes operator for namespaces.\n\
      \n\
@@ -26,7 +26,7 @@ impl Probes {
         Self(readiness)
     }
 
-    fn page(&self, method: &Method, uri: &Uri) -> Page {
+    fn page(&self, method: &Method, uri: &Uri) -> HttpResponse {
         if let Some(refused) = page::refused_but_read(method) {
             return refused;
         }
@@ -44,12 +44,12 @@ impl Probes {
 
 impl Handler for Probes {
     /// The body of a request is never read.
-    async fn respond(&self, _: IpAddr, request: Request<Incoming>) -> Page {
+    async fn respond(&self, _: IpAddr, request: Request<Incoming>) -> HttpResponse {
         self.page(request.method(), request.uri())
     }
 }
 
-fn of(report: CheckReport, uri: &Uri) -> Page {
+fn of(report: CheckReport, uri: &Uri) -> HttpResponse {
     let verbose = uri
         .query()
         .is_some_and(|query| query.split('&').any(|q| q == "verbose" || q.starts_with("verbose=")));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use coppice_api::names::GROUP;
 use coppice_operator::TreeReviewer;
 use coppice_serve::admission::Admission;
-use coppice_serve::port::Page;
+use coppice_serve::port::HttpResponse;
 use coppice_sim::server::Operation::{Create, Update};
 use coppice_sim::{Webhook, WebhookConfiguration, WebhookRule};
 use futures::FutureExt as _;
@@ -25,7 +25,7 @@ pub const CONFIGURATION: WebhookConfiguration = WebhookConfiguration {
 pub(super) struct Served(pub(super) Admission<TreeReviewer>);
 
 impl Webhook for Served {
-    fn answer<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Page> {
+    fn answer<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, HttpResponse> {
         self.0.answer_to(review).boxed()
     }
 }
