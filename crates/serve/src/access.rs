@@ -31,7 +31,7 @@ const MAX_QUESTIONS: usize = 2;
 
 /// Asks the API server. Clones share what was answered.
 #[derive(Clone)]
-pub struct Access(Arc<Inner>);
+pub struct MetricsAccess(Arc<Inner>);
 
 struct Inner {
     clients: Clients,
@@ -51,7 +51,7 @@ enum AccessDecision {
     Denied(String),
 }
 
-impl Access {
+impl MetricsAccess {
     /// Nothing is asked yet.
     pub fn new(clients: Clients) -> Self {
         let questions = Semaphore::new(MAX_QUESTIONS);
@@ -145,9 +145,9 @@ impl Access {
     }
 }
 
-impl std::fmt::Debug for Access {
+impl std::fmt::Debug for MetricsAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access").finish_non_exhaustive()
+        f.debug_struct("MetricsAccess").finish_non_exhaustive()
     }
 }
 

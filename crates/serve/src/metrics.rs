@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 
-use crate::access::Access;
+use crate::access::MetricsAccess;
 use crate::page;
 use crate::port::{Handler, HttpResponse};
 
@@ -22,12 +22,12 @@ const INDEX: &str = "Coppice, a Kubernetes operator for namespaces.\n\
 #[derive(Debug, Clone)]
 pub struct MetricsPage {
     metrics: Metrics,
-    access: Option<Access>,
+    access: Option<MetricsAccess>,
 }
 
 impl MetricsPage {
     /// For those whom the API server lets in.
-    pub fn new(metrics: Metrics, access: Access) -> Self {
+    pub fn new(metrics: Metrics, access: MetricsAccess) -> Self {
         Self { metrics, access: Some(access) }
     }
 

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Access;
+use crate::access::MetricsAccess;
 use crate::certificate::{Certificate, CertificateError, FromDirectory, SelfSigned};
 use crate::metrics::MetricsPage;
 use crate::port::{BindError, Port, PortLimits};
@@ -188,7 +188,7 @@ fn serve_metrics(
         let names = vec!["coppice".to_owned(), "localhost".to_owned()];
         tasks.spawn(SelfSigned::make(names, &certificate, Clock::system())?.keep());
     }
-    let page = MetricsPage::new(metrics.clone(), Access::new(clients.clone()));
+    let page = MetricsPage::new(metrics.clone(), MetricsAccess::new(clients.clone()));
     tasks.spawn(port.serve(page, Some(certificate.tls()?), limits, stop));
     Ok(tasks)
 }

@@ -7,7 +7,7 @@ use std::sync::Once;
 use coppice_runtime::clock::Clock;
 use coppice_runtime::metrics::Metrics;
 use coppice_scripted::{Answer, scripted};
-use coppice_serve::access::Access;
+use coppice_serve::access::MetricsAccess;
 use coppice_serve::admission::{
     Admission, AdmissionMetrics, AdmissionRequest, AdmissionVerdict, LIMITS, PATH, Reviewer,
 };
@@ -151,7 +151,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets_in() {
         }
         _ => Answer::Refused(404),
     });
-    let page = MetricsPage::new(Metrics::new("test"), Access::new(clients));
+    let page = MetricsPage::new(Metrics::new("test"), MetricsAccess::new(clients));
     let (url, client, _stop) = serve(page, PortLimits::default()).await;
     let get = async |token: Option<&str>| {
         let request = client.get(format!("{url}/metrics"));
