@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, Subcommand};
-use coppice_access::release_all::Credentials;
+use coppice_access::release_all::CredentialHandling;
 use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_quantity::DurationError;
@@ -124,7 +124,7 @@ pub(crate) struct ReleaseAllArgs {
         action = ArgAction::Set,
         value_parser = PossibleValuesParser::new(["keep", "revoke"]).map(|what| credentials(&what))
     )]
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: CredentialHandling,
 
     /// For how long it is tried to revoke what is being deleted. Then its finalizer is taken off, too.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
@@ -139,8 +139,8 @@ pub(crate) struct ReleaseAllArgs {
     pub(crate) dry_run: bool,
 }
 
-fn credentials(what: &str) -> Credentials {
-    if what == "revoke" { Credentials::Revoke } else { Credentials::Keep }
+fn credentials(what: &str) -> CredentialHandling {
+    if what == "revoke" { CredentialHandling::Revoke } else { CredentialHandling::Keep }
 }
 
 impl Args {
@@ -201,12 +201,12 @@ mod tests {
         let args = parse(&["--namespace", "own", "release-all", "--lease-duration", "30s"]).unwrap();
         assert_eq!((args.namespace.as_str(), args.lease_duration.as_secs()), ("own", 30));
         let own = released(&["release-all"]).unwrap();
-        assert_eq!((own.credentials, own.dry_run), (Credentials::Keep, false));
+        assert_eq!((own.credentials, own.dry_run), (CredentialHandling::Keep, false));
         assert_eq!((own.wait, own.hold), (Duration::from_mins(5), Duration::from_mins(15)));
         let own = released(&["release-all", "--credentials", "revoke", "--wait", "1m", "--dry-run"]).unwrap();
         assert_eq!(
             (own.credentials, own.wait, own.dry_run),
-            (Credentials::Revoke, Duration::from_mins(1), true)
+            (CredentialHandling::Revoke, Duration::from_mins(1), true)
         );
         assert!(
             released(&["release-all", "--credentials", "all"])

@@ -55,7 +55,7 @@ const PEER: &str = "release-all/";
 
 /// What becomes of the credentials of those `ClusterAccess`es that nobody has deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Credentials {
+pub enum CredentialHandling {
     /// They stay in their Secrets, and are valid until they expire.
     Keep,
     /// They are revoked: each `ClusterAccess` is deleted.
@@ -81,7 +81,7 @@ pub struct Setup {
     /// To which targets credentials may go unencrypted.
     pub unencrypted: Unencrypted,
     /// What becomes of credentials.
-    pub credentials: Credentials,
+    pub credentials: CredentialHandling,
     /// For how long it is tried to revoke.
     pub wait: Duration,
     /// For how long no replica leads after success.
@@ -166,7 +166,7 @@ async fn work(mut setup: Setup, gate: &Gate) -> anyhow::Result<()> {
     let rng = SeededRng::new(setup.rng.next_u64());
     let events = Events::new(&clients, clock, setup.metrics.clone(), &setup.lease.identity, rng);
     let mut tally = Tally::default();
-    if setup.credentials == Credentials::Revoke {
+    if setup.credentials == CredentialHandling::Revoke {
         deletions::delete_all(&clients, gate).await?;
     }
     let until = Instant::now() + setup.wait;

@@ -9,7 +9,7 @@ use coppice_runtime::events::Events;
 use coppice_runtime::object::{OwnKind, reference};
 use jiff::Timestamp;
 
-use super::{Credentials, print_line};
+use super::{CredentialHandling, print_line};
 use crate::cluster_access::Ending;
 use crate::kinds::{Access, ClusterAccesses, ManagedClusterObject, ManagedClusters};
 
@@ -175,7 +175,7 @@ pub(super) fn fate_of_cluster(managed: &ManagedClusterObject) -> Option<String> 
 }
 
 /// What would become of a `ClusterAccess`; none if nothing would be done.
-pub(super) fn planned(access: &Access, credentials: Credentials, now: Timestamp) -> Option<String> {
+pub(super) fn planned(access: &Access, credentials: CredentialHandling, now: Timestamp) -> Option<String> {
     let at = format!("ClusterAccess {}/{}", access.namespace, access.name);
     let is_empty = fate(access, now) == Fate::Empty;
     let remains = if is_empty { "nothing was issued for it".to_owned() } else { remains(access, now) };
@@ -183,8 +183,10 @@ pub(super) fn planned(access: &Access, credentials: Credentials, now: Timestamp)
         (true, _) if access.has_finalizer => {
             Some(format!("would be revoked, since it is being deleted: {at}: {remains}"))
         }
-        (false, Credentials::Revoke) => Some(format!("would be deleted and revoked: {at}: {remains}")),
-        (false, Credentials::Keep) if access.has_finalizer => Some(format!("would be kept: {at}: {remains}")),
+        (false, CredentialHandling::Revoke) => Some(format!("would be deleted and revoked: {at}: {remains}")),
+        (false, CredentialHandling::Keep) if access.has_finalizer => {
+            Some(format!("would be kept: {at}: {remains}"))
+        }
         _ => None,
     }
 }

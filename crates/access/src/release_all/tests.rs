@@ -61,7 +61,7 @@ fn at(hours: i64) -> Timestamp {
     NOW + jiff::SignedDuration::from_hours(hours)
 }
 
-fn setup(server: &Server, credentials: Credentials) -> Setup {
+fn setup(server: &Server, credentials: CredentialHandling) -> Setup {
     let (clients, server_clock) = server.clients();
     Setup {
         clients,
@@ -113,7 +113,7 @@ async fn it_takes_the_lease_ends_what_is_being_deleted_and_keeps_the_rest() {
     });
     cluster["metadata"]["deletionTimestamp"] = json!("2025-12-31T00:00:00Z");
     server.put::<ManagedClusters>(cluster);
-    run(setup(&server, Credentials::Keep)).await.unwrap();
+    run(setup(&server, CredentialHandling::Keep)).await.unwrap();
     for name in ["kept", "deleted"] {
         assert_eq!(finalizers_of(&server, name), json!([OTHERS]), "{name}");
     }
@@ -133,13 +133,13 @@ async fn it_takes_the_lease_ends_what_is_being_deleted_and_keeps_the_rest() {
     // Once more, with nothing left to do.
     let again = Server::new();
     again.put::<ClusterAccesses>(server.object::<ClusterAccesses>("team", "kept"));
-    run(setup(&again, Credentials::Keep)).await.unwrap();
+    run(setup(&again, CredentialHandling::Keep)).await.unwrap();
     assert_eq!(sent(&again).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
-    for credentials in [Credentials::Keep, Credentials::Revoke] {
+    for credentials in [CredentialHandling::Keep, CredentialHandling::Revoke] {
         let server = Server::new();
         server.put::<ClusterAccesses>(access("kept", false, &issued()));
         server.put::<ClusterAccesses>(access("deleted", true, &issued()));
@@ -310,17 +310,17 @@ fn no_cluster_is_deleted_and_each_that_was_made_is_named() {
 #[test]
 fn a_dry_run_says_what_would_become_of_each() {
     let (kept, deleted) = (decoded(access("ci", false, &issued())), decoded(access("ci", true, &issued())));
-    let begins = |access: &Access, credentials: Credentials, with: &str| {
+    let begins = |access: &Access, credentials: CredentialHandling, with: &str| {
         planned(access, credentials, at(1)).is_some_and(|line| line.starts_with(with))
     };
-    assert!(begins(&kept, Credentials::Keep, "would be kept: ClusterAccess team/ci: its credential"));
-    assert!(begins(&kept, Credentials::Revoke, "would be deleted and revoked: "));
-    for credentials in [Credentials::Keep, Credentials::Revoke] {
+    assert!(begins(&kept, CredentialHandling::Keep, "would be kept: ClusterAccess team/ci: its credential"));
+    assert!(begins(&kept, CredentialHandling::Revoke, "would be deleted and revoked: "));
+    for credentials in [CredentialHandling::Keep, CredentialHandling::Revoke] {
         assert!(begins(&deleted, credentials, "would be revoked, since it is being deleted: "));
     }
     let mut without = access("ci", false, &issued());
     without["metadata"]["finalizers"] = json!([]);
     let without = decoded(without);
-    assert_eq!(planned(&without, Credentials::Keep, at(1)), None);
-    assert!(begins(&without, Credentials::Revoke, "would be deleted and revoked: "));
+    assert_eq!(planned(&without, CredentialHandling::Keep, at(1)), None);
+    assert!(begins(&without, CredentialHandling::Revoke, "would be deleted and revoked: "));
 }
