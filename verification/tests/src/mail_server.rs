@@ -33,7 +33,7 @@ pub enum Encryption {
 
 /// What clients have to authenticate with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct MailCredentials {
     /// The user's name.
     pub username: String,
     /// The password. Any user of the machine can see it in the list of processes.
@@ -46,7 +46,7 @@ pub struct MailServerOptions {
     /// How connections are encrypted.
     pub encryption: Encryption,
     /// What clients have to authenticate with, if they have to: that needs encryption.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<MailCredentials>,
     /// How many attempts are refused for `greylisted@`, of each sender.
     pub greylist_attempts: u32,
     /// How long RCPT takes for `slow@`.
@@ -90,7 +90,7 @@ pub struct MailServer {
     /// Where it listens.
     pub address: SocketAddr,
     program: Program,
-    credentials: Option<Credentials>,
+    credentials: Option<MailCredentials>,
     ca_pem: String,
     /// Its log and its certificate.
     _dir: TempDir,
@@ -114,7 +114,7 @@ impl MailServer {
             if options.encryption == Encryption::Implicit {
                 command.arg("--implicit-tls");
             }
-            if let Some(Credentials { username, password }) = &options.credentials {
+            if let Some(MailCredentials { username, password }) = &options.credentials {
                 command.args(["--username", username, "--password", password]);
             }
         })
@@ -140,7 +140,7 @@ impl MailServer {
     }
 
     /// What clients have to authenticate with.
-    pub fn credentials(&self) -> Option<&Credentials> {
+    pub fn credentials(&self) -> Option<&MailCredentials> {
         self.credentials.as_ref()
     }
 

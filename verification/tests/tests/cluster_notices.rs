@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_tests::mail_server::{Credentials, MailServer, MailServerOptions};
+use coppice_tests::mail_server::{MailCredentials, MailServer, MailServerOptions};
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{Slack, TestCluster, on_shared_plane, requests};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn a_deletion_waits_until_its_owner_has_been_notified() -> Test {
 #[test]
 fn mail_goes_under_tls_to_the_owner_and_a_greylisted_one_is_sent_again() -> Test {
     on_shared_plane(async |test_cluster, _| {
-        let login = Credentials { username: "coppice".to_owned(), password: "correct horse".to_owned() };
+        let login = MailCredentials { username: "coppice".to_owned(), password: "correct horse".to_owned() };
         let options = MailServerOptions { credentials: Some(login), ..MailServerOptions::default() };
         let server = MailServer::start(options).await?;
         test_cluster.credential("mail-ca", server.ca_pem())?;
