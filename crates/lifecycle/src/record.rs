@@ -11,7 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::backoff::backoff;
 use crate::plan::PlannedEvent;
 
-/// A webhook is given up after this many failed attempts (nine to ten minutes, by the backoff).
+/// A webhook is given up after this many failed attempts: after about 8.5 minutes, which is the sum of the backoffs, if each is
+/// answered at once. Slow answers and a receiver that asks for longer waits make it longer.
 pub const WEBHOOK_ATTEMPTS: u32 = 10;
 
 /// The message where a namespace that was to be deleted is going or gone already.

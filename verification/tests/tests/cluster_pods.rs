@@ -38,7 +38,7 @@ pub(super) async fn signed(test_cluster: &TestCluster, requests: &[Received]) ->
 #[test]
 fn the_webhook_of_a_tenant_is_delivered_before_a_cluster_manager_deletes_its_namespace() -> Test {
     on_shared_plane(async |test_cluster, _| {
-        // The third attempt is 15 seconds after the first.
+        // The third attempt is 3 seconds after the first.
         let receiver = Receiver::start(&[503, 503]).await?;
         let uid = test_cluster.namespace("tenant-tells").await?;
         let spec = format!(
