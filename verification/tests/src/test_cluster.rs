@@ -31,10 +31,11 @@ pub struct TestCluster {
 }
 
 /// Planes of one process that run at once, by `COPPICE_TEST_PLANES`: each takes half a gigabyte, and to start one takes a
-/// processor seconds.
+/// processor seconds. With more, on two slow processors API servers need so long for an answer that programs give up in tests of
+/// other things.
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
     let wanted = std::env::var("COPPICE_TEST_PLANES").ok().and_then(|text| text.parse().ok());
-    Semaphore::new(wanted.unwrap_or(6))
+    Semaphore::new(wanted.unwrap_or(4))
 });
 
 /// Planes of one process that start at once: to start one takes a processor for ten seconds, and those that run already must

@@ -80,7 +80,7 @@ async fn waits_for_approval(
 #[test]
 fn what_a_wider_selector_and_a_shorter_ttl_make_due_beyond_the_hourly_budget_waits_for_approval() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start_without_pods_at_once().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         let settings = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, spec: \
                         {governor: {perHour: PER_HOUR}}}";
         test_cluster.apply(&settings.replace("PER_HOUR", "2")).await?;

@@ -238,7 +238,7 @@ async fn approved(test_cluster: &TestCluster, status: &str, reason: &str) -> any
 #[test]
 fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start_without_pods_at_once().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         let settings = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, spec: \
                         {governor: {perHour: PER_HOUR}}}";
         test_cluster.apply(&settings.replace("PER_HOUR", "2")).await?;
