@@ -196,7 +196,7 @@ impl FaultTestbed {
         Self::on(TestCluster::start().await?).await
     }
 
-    /// The same on a plane that remembers every revision, for [`Fault::Stale`](coppice_plane::proxy::Fault::Stale).
+    /// The same on a plane that remembers every revision, for [`ProxyFault::Stale`](coppice_plane::proxy::ProxyFault::Stale).
     pub async fn start_with_history() -> anyhow::Result<Self> {
         Self::on(TestCluster::start_with(&HISTORY_ARGS).await?).await
     }

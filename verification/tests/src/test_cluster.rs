@@ -58,7 +58,7 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let folder = me.ancestors().find(|dir| dir.join(name).is_file());
     folder
         .map(|dir| dir.join(name))
-        .with_context(|| format!("{name} is not built: run `cargo build --workspace`"))
+        .with_context(|| format!("{name} is not built: run `cargo build --workspace --bins`"))
 }
 
 /// `deploy/install.yaml` without the Deployment: the tests and the demo run the operator themselves.
