@@ -58,7 +58,11 @@ pub fn conditions(
         if !is_verdict || !place.is_some_and(|place| is_said(&condition.reason, &condition.message, place)) {
             findings.push(PlanViolation::ReasonOutOfPlace);
         }
-        if condition.observed_generation.is_none_or(|seen| seen > generation) {
+        // Somebody may have restored an earlier object with its status: as for `observed_generation`.
+        let was_ahead =
+            condition::find(before, &condition.type_).and_then(|before| before.observed_generation);
+        let seen = condition.observed_generation;
+        if seen.is_none_or(|about| about > generation && seen != was_ahead) {
             findings.push(PlanViolation::OfAnotherGeneration);
         }
     }
@@ -113,6 +117,21 @@ mod tests {
         assert_eq!(found("True", "Paused", "all is well", 2), []);
         assert_eq!(found("True", "ScaledDown", "all is well", 2), [ReasonOutOfPlace]);
         assert_eq!(found("True", "Reconciled", "all is well", 3), [OfAnotherGeneration]);
+        let about = |generation: i64, message: &str| {
+            let state = ConditionState {
+                status: "True",
+                reason: "Reconciled".to_owned(),
+                message: message.to_owned(),
+            };
+            let mut all = Vec::new();
+            condition::set(&mut all, READY, state, generation, Timestamp::UNIX_EPOCH);
+            all
+        };
+        let restored = |before: i64, after: i64| {
+            conditions(&about(before, "it was"), &about(after, "it is"), 1, &[(READY, ReasonPlace::Ready)])
+        };
+        assert_eq!(restored(5, 5), [], "an earlier object has its later status");
+        assert_eq!(restored(5, 4), [OfAnotherGeneration]);
         let mut of_nobody = Vec::new();
         let state = ConditionState {
             status: "True",
