@@ -138,7 +138,10 @@ fn has_example(text: &str) -> bool {
     let fences = lines.filter_map(|line| line.strip_prefix("//!").or_else(|| line.strip_prefix("///")));
     // Every second one closes a block.
     let mut opening = fences.filter_map(|line| line.trim().strip_prefix("```")).step_by(2);
-    opening.any(|language| ["", "rust", "no_run", "should_panic"].contains(&language))
+    let is_rust = |word: &str| {
+        ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&word) || word.starts_with("edition")
+    };
+    opening.any(|languages| languages.split(',').any(|word| is_rust(word.trim())))
 }
 
 /// The image of each program, in a file of its own.
@@ -406,6 +409,7 @@ mod tests {
     #[test]
     fn an_example_that_is_not_run_is_found() {
         assert!(has_example("/// Adds.\n///\n/// ```\n/// add();\n/// ```\nfn add() {}\n"));
+        assert!(has_example("/// ```edition2024,no_run\n/// ```\n"));
         assert!(has_example("//! ```text\n//! ```\n    //! ```rust\n"));
         assert!(!has_example("/// ```text\n/// a -> b\n/// ```\nlet fence = \"```\";\n"));
         let library = |doctest: bool| json!({"kind": ["lib"], "doctest": doctest, "src_path": "/there/crates/a/src/lib.rs"});
