@@ -73,16 +73,21 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// What a list of the metadata has; nothing, where there is no list.
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
 /// The file that lists the test files of a package.
 const SUITE: &str = "tests/suite.rs";
 
 /// Packages with more than one program of tests: each links all that it depends on again, which takes seconds.
 fn test_programs(metadata: &Value) -> Vec<String> {
     let programs = |package: &Value| {
-        let targets = package["targets"].as_array().into_iter().flatten();
+        let targets = items(&package["targets"]);
         targets.filter(|target| target["kind"] == json!(["test"])).count()
     };
-    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = items(&metadata["packages"]);
     packages
         .filter(|package| programs(package) > 1)
         .map(|package| format!("{}: its tests are several programs: list them in {SUITE}", package["name"]))
@@ -112,11 +117,7 @@ fn left_out(files: &[sources::File]) -> Vec<String> {
 /// Examples in the documentation of a library that does not run them: looking for them takes seconds a library, and most have none.
 fn examples_not_run(metadata: &Value, root: &Path, files: &[sources::File]) -> Vec<String> {
     let mut findings = Vec::new();
-    let targets = metadata["packages"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let targets = items(&metadata["packages"]).flat_map(|package| items(&package["targets"]));
     for library in
         targets.filter(|target| target["kind"] == json!(["lib"]) && target["doctest"] == json!(false))
     {
@@ -197,7 +198,7 @@ fn packages(metadata: &Value) -> Result<Vec<Package>> {
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
     let uses = |package: &Value| -> BTreeSet<String> {
-        let all = package["dependencies"].as_array().into_iter().flatten();
+        let all = items(&package["dependencies"]);
         // Kind: null for normal ones, else "dev" or "build".
         all.filter(|dependency| dependency["kind"].is_null())
             .map(name)
@@ -228,13 +229,13 @@ fn arrows(layers: &[Layer], packages: &[Package]) -> Vec<String> {
 
 /// Dependencies that would put mutants into a program: only the tests of the campaigns may have them.
 fn mutant_features(metadata: &Value) -> Vec<String> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = items(&metadata["packages"]);
     let mut findings = Vec::new();
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
-        let all = package["dependencies"].as_array().into_iter().flatten();
+        let all = items(&package["dependencies"]);
         let with = |dependency: &&Value| {
-            let mut features = dependency["features"].as_array().into_iter().flatten();
+            let mut features = items(&dependency["features"]);
             features.any(|feature| feature == "mutants")
         };
         let may = |dependency: &&Value| name == "coppice-campaign" && dependency["kind"] == "dev";
@@ -245,7 +246,7 @@ fn mutant_features(metadata: &Value) -> Vec<String> {
         }
         let mut features = package["features"].as_object().into_iter().flatten();
         let asks = |asked: &Value| asked.as_str().is_some_and(|asked| asked.ends_with("mutants"));
-        if features.any(|(_, asked)| asked.as_array().into_iter().flatten().any(asks)) {
+        if features.any(|(_, asked)| items(asked).any(asks)) {
             findings.push(format!("a feature of {name} switches `mutants` on"));
         }
     }
@@ -268,7 +269,7 @@ fn used_by_the_product(metadata: &Value) -> Vec<String> {
         all.iter().filter(|(_, checks, _)| *checks).map(|(name, ..)| *name).collect();
     let products = all.iter().filter(|(name, is_check, _)| !is_check && *name != "xtask");
     let uses = products.flat_map(|(name, _, dependencies)| {
-        let used = dependencies.as_array().into_iter().flatten().filter_map(|used| used["name"].as_str());
+        let used = items(dependencies).filter_map(|used| used["name"].as_str());
         used.filter(|used| checks.contains(used)).map(move |used| (*name, used))
     });
     uses.map(|(name, used)| format!("{name} depends on {used}, which is in verification/")).collect()
@@ -281,8 +282,8 @@ fn taken(dockerfile: &str) -> impl Iterator<Item = &str> {
 
 /// Those that no crate builds.
 fn unbuilt(file: &str, dockerfile: &str, metadata: &Value) -> Vec<String> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let packages = items(&metadata["packages"]);
+    let targets = packages.flat_map(|package| items(&package["targets"]));
     let built: BTreeSet<&str> = targets
         .filter(|target| target["kind"] == json!(["bin"]))
         .filter_map(|target| target["name"].as_str())
@@ -303,7 +304,7 @@ fn not_alone(file: &str, dockerfile: &str, program: &str) -> Option<String> {
 /// Folders of the workspace that `.dockerignore` keeps from the build of the image: Cargo wants all of them.
 fn out_of_context(ignored: &str, metadata: &Value) -> Vec<String> {
     let root = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
-    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = items(&metadata["packages"]);
     let folders: BTreeSet<&str> = packages
         .filter_map(|package| package["manifest_path"].as_str()?.strip_prefix(&root)?.split('/').next())
         .collect();
