@@ -99,11 +99,23 @@ mod tests {
     use super::*;
     use crate::condition::ConditionState;
 
+    /// A status with one condition.
+    fn only(
+        type_: &str,
+        status: &'static str,
+        reason: &str,
+        message: &str,
+        generation: i64,
+    ) -> Vec<Condition> {
+        let state = ConditionState { status, reason: reason.to_owned(), message: message.to_owned() };
+        let mut conditions = Vec::new();
+        condition::set(&mut conditions, type_, state, generation, Timestamp::UNIX_EPOCH);
+        conditions
+    }
+
     /// What is found about a `Ready` that was another one before.
     fn found(status: &'static str, reason: &str, message: &str, generation: i64) -> Vec<PlanViolation> {
-        let state = ConditionState { status, reason: reason.to_owned(), message: message.to_owned() };
-        let mut after = Vec::new();
-        condition::set(&mut after, READY, state, generation, Timestamp::UNIX_EPOCH);
+        let after = only(READY, status, reason, message, generation);
         assert_eq!(conditions(&after, &after, 0, &[]), [], "what was said before is not judged");
         conditions(&[], &after, 2, &[(READY, ReasonPlace::Ready)])
     }
@@ -117,28 +129,13 @@ mod tests {
         assert_eq!(found("True", "Paused", "all is well", 2), []);
         assert_eq!(found("True", "ScaledDown", "all is well", 2), [ReasonOutOfPlace]);
         assert_eq!(found("True", "Reconciled", "all is well", 3), [OfAnotherGeneration]);
-        let about = |generation: i64, message: &str| {
-            let state = ConditionState {
-                status: "True",
-                reason: "Reconciled".to_owned(),
-                message: message.to_owned(),
-            };
-            let mut all = Vec::new();
-            condition::set(&mut all, READY, state, generation, Timestamp::UNIX_EPOCH);
-            all
-        };
+        let about = |generation, message| only(READY, "True", "Reconciled", message, generation);
         let restored = |before: i64, after: i64| {
             conditions(&about(before, "it was"), &about(after, "it is"), 1, &[(READY, ReasonPlace::Ready)])
         };
         assert_eq!(restored(5, 5), [], "an earlier object has its later status");
         assert_eq!(restored(5, 4), [OfAnotherGeneration]);
-        let mut of_nobody = Vec::new();
-        let state = ConditionState {
-            status: "True",
-            reason: "Reconciled".to_owned(),
-            message: "all is well".to_owned(),
-        };
-        condition::set(&mut of_nobody, "Odd", state, 1, Timestamp::UNIX_EPOCH);
+        let of_nobody = only("Odd", "True", "Reconciled", "all is well", 1);
         assert_eq!(conditions(&[], &of_nobody, 2, &[(READY, ReasonPlace::Ready)]), [ReasonOutOfPlace]);
     }
 
@@ -151,13 +148,7 @@ mod tests {
 
     #[test]
     fn that_all_is_well_is_said_where_it_was_not_said_so_before() {
-        let of = |status, message: &str| {
-            let state =
-                ConditionState { status, reason: "Reconciled".to_owned(), message: message.to_owned() };
-            let mut conditions = Vec::new();
-            condition::set(&mut conditions, READY, state, 1, Timestamp::UNIX_EPOCH);
-            conditions
-        };
+        let of = |status, message| only(READY, status, "Reconciled", message, 1);
         assert!(
             says_ready(&[], &of("True", "so")) && says_ready(&of("True", "so"), &of("True", "otherwise"))
         );

@@ -9,7 +9,7 @@
 //! What takes something away in the target, narrower rights and revocations, waits for nothing that keeps credentials from being
 //! issued.
 
-mod lint;
+pub(crate) mod lint;
 mod step;
 
 use coppice_api::Reason;

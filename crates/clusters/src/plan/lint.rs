@@ -44,7 +44,8 @@ pub(super) fn lint(observed: &AccessObservation, step: &AccessStep, now: Timesta
     findings
 }
 
-fn when(is: bool, violation: PlanViolation) -> Vec<PlanViolation> {
+/// The rule that is broken, if it is.
+pub(crate) fn when(is: bool, violation: PlanViolation) -> Vec<PlanViolation> {
     if is { vec![violation] } else { Vec::new() }
 }
 

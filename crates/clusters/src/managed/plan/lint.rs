@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{CONFIRM, FORCE, LiveFact, Managed, ManagedStep, has_made_nothing};
 use crate::managed::at;
 use crate::managed::live::is_deleting;
+use crate::plan::lint::when;
 
 /// Where users see the reason of each condition.
 const PLACES: [(&str, ReasonPlace); 3] =
@@ -34,10 +35,6 @@ pub(super) fn lint(observed: &Managed, step: &ManagedStep) -> Vec<PlanViolation>
         ManagedStep::Patch(change) => patch(observed, change),
         ManagedStep::Delete => deletion(observed),
     }
-}
-
-fn when(is: bool, violation: PlanViolation) -> Vec<PlanViolation> {
-    if is { vec![violation] } else { Vec::new() }
 }
 
 /// The object, if it is there, is ours, and is the one that status names; where its answer got lost status names none.
